@@ -15,9 +15,9 @@
 //! implementation.
 //!
 //! - `counts_of_nodes_are_added_together`: by key, over the slots from an instant on.
-//! - `counts_that_are_told_again_replace_the_first`: a node tells all it has counted in a slot, so
+//! - `counts_that_are_reported_again_replace_the_first`: a node tells all it has counted in a slot, so
 //!   that an answer that was lost does no harm.
-//! - `counts_of_open_breakers_are_not_told`: they have been judged.
+//! - `counts_of_open_breakers_are_not_listed`: they have been judged.
 //! - `old_counts_are_pruned`: those of slots before an instant, and no others.
 //! - `opening_succeeds_once`: of however many that try; the first's facts stay.
 //! - `breakers_are_listed_in_order`: by tenant and target, page by page; a tenant's own first.
@@ -27,14 +27,14 @@
 //!   one's time comes later.
 //! - `a_permission_can_be_returned`: by whom it was given to, until the next one is given.
 //! - `only_its_probes_close_a_breaker`: the run of a task that was named, and only once.
-//! - `a_probe_that_is_overtaken_is_kept_in_mind`: it closes the breaker, or fails, as the last one
+//! - `an_overtaken_probe_still_counts`: it closes the breaker, or fails, as the last one
 //!   does; of more than a bound the first and the last ones.
 //! - `a_failed_probe_leaves_it_open`: and ends the probe; the last one's error is told with the
 //!   breaker, until it closes.
-//! - `a_probe_that_is_given_back_was_none`: another may be made as soon as is said, unless it was
+//! - `a_probe_that_is_given_back_does_not_count`: another may be made as soon as is said, unless it was
 //!   already.
 //! - `closing_forgets_the_counts`: of its target; of a tenant's breaker those of all its targets.
-//! - `resetting_closes_whatever_it_is`: and says whether there was one.
+//! - `a_reset_closes_any_breaker`: and says whether there was one.
 //! - `breakers_outlive_the_process`: open ones, with the time of their next probe.
 //!
 //! Every await may be dropped; the call then has happened or not, and nothing stays locked.

@@ -19,7 +19,7 @@
 //! - `acknowledged_is_gone`: it is never delivered again.
 //! - `publish_refuses_beyond_its_capacity`: [`BrokerError::Full`], and nothing of that batch is
 //!   published.
-//! - `room_tells_what_publish_would_take`, and `wait_for_room` returns once there is room.
+//! - `room_is_what_publish_would_accept`, and `wait_for_room` returns once there is room.
 //! - `close_ends_subscriptions`: `recv` answers `None`, `publish` fails.
 
 use async_trait::async_trait;

@@ -13,13 +13,13 @@
 //! - `renew_keeps_the_term`: and fails for whoever does not hold the lease any more.
 //! - `an_expired_lease_is_free`: by the coordinator's clock.
 //! - `release_frees_at_once`: and only the holder's own term can be released.
-//! - `the_holder_is_told_to_everybody`: while it holds the lease.
+//! - `every_node_can_read_the_holder`: while it holds the lease.
 //!
 //! Partitions (see [`partitions`](crate::partitions)) are tested in `testkit::partitions`:
 //!
 //! - `a_lone_node_owns_everything`: at once.
 //! - `a_newcomer_gets_its_share`: after both have taken their shares; nothing else changes hands.
-//! - `what_a_silent_node_owned_is_taken`: once its ownership has run out, by the store's clock.
+//! - `partitions_of_a_silent_node_are_taken`: once its ownership has run out, by the store's clock.
 //! - `a_leaving_node_frees_what_it_owned`: at once.
 //! - `terms_grow_with_every_new_owner`: and stay with the same one.
 //! - `nobody_owns_what_another_owns`.

@@ -13,8 +13,8 @@
 //!
 //! - `a_waiting_task_counts_in_the_minute_it_is_due`: however it was submitted, alone or among
 //!   many.
-//! - `what_is_due_within_this_minute_is_not_counted`: to the millisecond.
-//! - `what_does_not_wait_any_more_is_not_counted`: cancelled, failed or taken out of the way.
+//! - `tasks_due_within_this_minute_are_not_counted`: to the millisecond.
+//! - `tasks_that_no_longer_wait_are_not_counted`: cancelled, failed or taken out of the way.
 //! - `an_edit_moves_a_task_to_its_new_minute`: earlier, later, or to now; an edit of something else
 //!   moves nothing.
 //! - `a_retry_counts_where_it_is_due`: and so does what is given back for later.
@@ -22,11 +22,11 @@
 //! - `a_task_without_its_turn_counts_by_its_due_instant`: whoever is before it.
 //! - `a_dead_letter_counts_again_when_it_waits_again`: it is due at once when it is driven, and
 //!   later when it is retried.
-//! - `a_task_that_is_recognised_is_counted_once`: its second submission waits for nothing.
+//! - `a_replayed_task_is_counted_once`: its second submission waits for nothing.
 //! - `tenants_are_counted_apart`: and a range is of its minutes, the first included and the last
 //!   not.
 //! - `counts_outlive_the_process`: they are as durable as the tasks.
-//! - `schedules_that_will_fire_are_told_page_by_page`: by name, those that are not paused and have
+//! - `schedules_that_will_fire_are_listed_page_by_page`: by name, those that are not paused and have
 //!   a next instant, with how many of their runs wait; what a backfill put there is none of those.
 
 mod instants;

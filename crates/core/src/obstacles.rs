@@ -7,26 +7,26 @@
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::obstacles`.
 //!
-//! - `blockers_are_told_in_the_order_in_which_they_are_named`: the first so many of those that are
+//! - `blockers_are_listed_in_the_order_of_depends_on`: the first so many of those that are
 //!   still waited for, with where they stand, and how many there are in all; of a task that waits
 //!   for nobody there are none.
-//! - `a_dead_letter_that_holds_its_children_is_told`: as one that does.
-//! - `the_turn_of_a_key_is_told`: who has it, and how many wait before the task, up to a bound;
+//! - `a_dead_letter_that_holds_its_children_is_shown`: as one that does.
+//! - `the_turn_of_a_key_is_shown`: who has it, and how many wait before the task, up to a bound;
 //!   whoever has the turn waits for nobody, and a task without a key has no turn.
-//! - `the_turn_is_told_of_a_blocked_task`: it has none yet, and those are counted that wait and
+//! - `the_turn_is_shown_for_a_blocked_task`: it has none yet, and those are counted that wait and
 //!   would go before it.
-//! - `a_dead_letter_that_holds_its_key_is_told`: as long as it does.
+//! - `a_dead_letter_that_holds_its_key_is_shown`: as long as it does.
 //! - `due_tasks_before_a_task_are_counted`: of its queue, those of a higher priority and those of
 //!   its own that were due before it, up to a bound; not those that are not due, wait for a turn,
 //!   or are in hands.
-//! - `who_has_waited_counts_as_more_urgent`: where waiting raises priorities, the raised ones
+//! - `a_task_that_has_waited_counts_as_more_urgent`: where waiting raises priorities, the raised ones
 //!   count.
 //! - `a_queue_of_many_lanes_is_counted_from_the_own_lane_on`: lanes in which nothing waits take no
 //!   part; where more have something than are looked at, those of the task's own are counted first,
 //!   and it is told that there may be more.
-//! - `the_bucket_is_told_as_claims_left_it`: none before the first claim, and where there is no
+//! - `the_bucket_is_shown_as_claims_left_it`: none before the first claim, and where there is no
 //!   rate limit.
-//! - `workers_that_hold_tasks_are_told`: the pull workers of a tenant whose leases have not run
+//! - `workers_that_hold_tasks_are_listed`: the pull workers of a tenant whose leases have not run
 //!   out, how many tasks each has and when it was last heard of; as many leases are looked at as
 //!   are asked for, and it is told whether there may be more.
 

@@ -10,19 +10,19 @@
 //!
 //! - `put_replaces_the_settings`: what was set before is gone, every change makes the version grow,
 //!   and a pause stays.
-//! - `what_is_so_already_is_not_written`: a setting or an end of a pause that changes nothing
+//! - `an_unchanged_queue_is_not_written`: a setting or an end of a pause that changes nothing
 //!   leaves the version.
 //! - `settings_and_pauses_outlive_the_process`: they are durable when the call returns.
 //! - `a_queue_exists_from_its_first_use`: it is told from its first task, setting or pause on, and
 //!   not before.
-//! - `a_removed_queue_is_told_while_something_is_in_it`: it is set to nothing and not paused, its
+//! - `a_removed_queue_is_shown_while_it_has_tasks`: it is set to nothing and not paused, its
 //!   version grows, and the next setting or pause brings it back.
 //! - `a_change_may_need_a_version`: otherwise nothing changes, and the queue as it is told; one
 //!   that is not told is at none.
 //! - `queues_are_listed_by_name_with_their_live_tasks`: page by page, and each with its tasks by
 //!   state.
 //! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue is nobody else's.
-//! - `special_tells_every_queue_that_is_set_or_paused`: of all tenants.
+//! - `special_lists_every_queue_that_is_set_or_paused`: of all tenants.
 //! - `a_paused_queue_gives_nothing`: a claim takes of the others, and is told which lanes were held
 //!   back, and until when.
 //! - `a_pause_ends_by_itself`: from its end on the queue gives again, without anybody's doing.
@@ -30,9 +30,9 @@
 //!   more, one that was under way as little as a later one.
 //! - `no_more_run_at_once_than_the_limit`: in all lanes of the queue together, however many claim
 //!   at once.
-//! - `a_place_is_free_again_however_its_task_leaves`: completed, failed, given back, taken back or
+//! - `a_slot_is_free_again_however_its_task_leaves`: completed, failed, given back, taken back or
 //!   cancelled.
-//! - `a_lowered_limit_holds_for_what_comes`: what runs goes on, and nothing is taken until there is
+//! - `a_lowered_limit_holds_for_later_claims`: what runs goes on, and nothing is taken until there is
 //!   a place below it.
 //! - `no_more_are_taken_than_there_are_tokens`: the burst at once, then as many as have come since,
 //!   and the claim is told when to come again.
@@ -42,8 +42,8 @@
 //!   its key as little; others of the batch are stored.
 //! - `insert_is_bounded_by_the_depth_under_concurrency`: exactly as many are stored as there is
 //!   room for.
-//! - `insert_knows_a_repeated_task_in_a_full_queue`: a replay is told as ever.
-//! - `insert_tells_of_a_full_queue_what_room_would_not_mend`: a task that depends on one that is
+//! - `insert_replays_a_task_of_a_full_queue`: a replay is told as ever.
+//! - `insert_refuses_an_unknown_dependency_before_a_full_queue`: a task that depends on one that is
 //!   not there is refused for that, and so are those of its batch that depend on it.
 //! - `a_queue_with_unreadable_settings_is_paused`: it alone, from the first time that the node
 //!   reads it. Its pause says so. Setting it again and resuming it ends the pause.

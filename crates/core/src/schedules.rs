@@ -17,7 +17,7 @@
 //! - `remove_needs_the_revision_and_frees_the_name`: the tasks that it made stay.
 //! - `a_schedule_is_bound_to_its_tenant`: another tenant can neither read nor list it.
 //! - `list_pages_by_name`: without gap or repeat.
-//! - `due_lists_what_is_to_be_checked`: the schedules whose `next_check_at` has come, in that
+//! - `due_lists_the_schedules_to_check`: the schedules whose `next_check_at` has come, in that
 //!   order, page by page; and when the next one comes.
 //! - `an_advance_is_one_write`: tasks, records, counters and `next_run_at`, all or nothing; the
 //!   tasks can be claimed.
@@ -28,22 +28,22 @@
 //! - `an_advance_is_fenced_by_the_term`: nothing is written for a lease that another node has held
 //!   since.
 //! - `an_instant_fires_once`: an instant whose record says fired gets no second task or record.
-//! - `what_waited_changes_its_record`: and no other record changes.
-//! - `a_backfill_fires_what_did_not_run`: it overwrites the record of a skipped or missed instant.
-//! - `what_waits_is_told_in_its_order`: occurrences that came due or were triggered before those of
+//! - `a_waiting_occurrence_changes_its_record`: and no other record changes.
+//! - `a_backfill_fires_instants_that_did_not_run`: it overwrites the record of a skipped or missed instant.
+//! - `waiting_occurrences_are_listed_in_order`: occurrences that came due or were triggered before those of
 //!   a backfill, each by instant.
-//! - `what_fired_is_watched_until_it_rests`: with the state of its task, until an advance says that
+//! - `a_fired_task_is_watched_until_it_finishes`: with the state of its task, until an advance says that
 //!   the task has finished.
 //! - `an_advance_of_a_removed_schedule_is_lost`: and no task is made.
 //! - `a_backfill_is_none_of_the_runs`: its tasks count neither towards `run_count` nor `max_runs`,
 //!   and none of its instants is the last run.
-//! - `a_key_is_asked_under_once`: an advance whose key stands for something else is lost; the key
+//! - `a_key_triggers_one_run`: an advance whose key stands for something else is lost; the key
 //!   of one whose instant has a record already is freed.
-//! - `what_waits_knows_the_task_of_its_key`: and the key, until it has fired or is skipped.
+//! - `a_waiting_occurrence_knows_the_task_of_its_key`: and the key, until it has fired or is skipped.
 //! - `an_advance_edits_in_the_same_write`: the version grows by one; a name that is taken leaves
 //!   everything as it was.
 //! - `occurrences_page_from_the_newest`: without gap or repeat.
-//! - `occurrences_past_their_time_go`: in small steps; waiting and watched ones stay.
+//! - `old_occurrences_are_pruned`: in small steps; waiting and watched ones stay.
 //!
 //! Every await may be dropped; the call then has happened or not, and nothing stays locked.
 

@@ -21,7 +21,7 @@
 //! - `claim_gives_each_task_to_one`: concurrent claims never share a task.
 //! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not
 //!   given out, a retry as little as the first run.
-//! - `claim_tells_when_a_lane_is_due_next`: the first due instant of every visited lane that still
+//! - `claim_returns_when_a_lane_is_due_next`: the first due instant of every visited lane that still
 //!   has one.
 //! - `claim_is_fenced_by_the_terms_of_its_partitions`: a dispatch that names a term which is not
 //!   the partition's own any more takes nothing, of no lane, and is told which partitions it has

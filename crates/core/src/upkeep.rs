@@ -24,12 +24,12 @@
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not begun.
 //! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Those that are held wait
 //!   until it is driven again (it is first then), removed, or its queue says otherwise.
-//! - `a_queue_that_holds_no_more_lets_go_at_once`: without a review, of however many, by the steps
+//! - `a_queue_that_stops_holding_releases_at_once`: without a review, of however many, by the steps
 //!   that work off notes.
 //! - `a_task_waits_for_what_it_depends_on`: it is `BLOCKED` until all of it has completed, and
 //!   `PENDING` then, due at its `execute_at` or now, whichever is later. What had completed before
 //!   is not waited for.
-//! - `what_is_not_there_cannot_be_depended_on`:
+//! - `an_unknown_task_cannot_be_depended_on`:
 //!   [`Inserted::UnknownDependency`](crate::store::Inserted), for a task of another tenant too;
 //!   nothing is stored, neither of the task nor of those in its batch that depend on it, and its
 //!   idempotency key is free.
@@ -46,26 +46,26 @@
 //! - `resolvers_share_the_work`: of several at once each note is worked off by one; a child is
 //!   released once.
 //! - `notes_outlive_the_process`: what was left is resolved after a restart.
-//! - `what_may_be_claimed_now_is_told`: with its lane and due instant.
+//! - `resolve_returns_what_may_be_claimed`: with its lane and due instant.
 //!
 //! # Contract of pruning
 //! Each sentence is a test of the same name in `testkit::retention`. Occurrences, breaker counts
 //! and workers are tested with their own ports.
 //!
-//! - `history_past_its_time_goes`: step by step, until a step says that there is no more: what came
+//! - `old_history_is_pruned`: step by step, until a step says that there is no more: what came
 //!   to rest before the instant is neither read nor listed nor driven again. A store that keeps its
 //!   history by months may keep it until all of its month is past.
-//! - `nothing_younger_and_nothing_live_goes`: whatever came to rest at the instant or after it
+//! - `younger_and_live_tasks_are_kept`: whatever came to rest at the instant or after it
 //!   stays as it is, and so does every task that did not come to rest, however old it is.
 //! - `a_step_is_small`: it removes as many as it may at the most (a month goes as a whole).
-//! - `what_is_gone_never_comes_back`: neither by a change that was decided before nor after a
+//! - `pruned_tasks_never_come_back`: neither by a change that was decided before nor after a
 //!   restart.
-//! - `keys_past_their_life_are_free_again`: a key that was used before the instant can be used for
+//! - `old_keys_are_free_again`: a key that was used before the instant can be used for
 //!   another task.
 //! - `a_key_of_a_live_task_is_kept`: however old it is; and a younger key is, too.
 //! - `a_key_may_outlive_its_task`: it is refused then, for the same content too: what was done is
 //!   not done again.
-//! - `minutes_that_are_past_go`: of the forecast, step by step; the one that lasts and those to
+//! - `past_minutes_are_pruned`: of the forecast, step by step; the one that lasts and those to
 //!   come stay as they are.
 
 use std::sync::Arc;

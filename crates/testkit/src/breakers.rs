@@ -22,8 +22,8 @@ macro_rules! breakers_conformance {
     ($factory:expr) => {
         $crate::stamp! { breakers, $factory;
             counts_of_nodes_are_added_together,
-            counts_that_are_told_again_replace_the_first,
-            counts_of_open_breakers_are_not_told,
+            counts_that_are_reported_again_replace_the_first,
+            counts_of_open_breakers_are_not_listed,
             old_counts_are_pruned,
             opening_succeeds_once,
             breakers_are_listed_in_order,
@@ -31,11 +31,11 @@ macro_rules! breakers_conformance {
             a_probe_is_permitted_to_one,
             a_permission_can_be_returned,
             only_its_probes_close_a_breaker,
-            a_probe_that_is_overtaken_is_kept_in_mind,
+            an_overtaken_probe_still_counts,
             a_failed_probe_leaves_it_open,
-            a_probe_that_is_given_back_was_none,
+            a_probe_that_is_given_back_does_not_count,
             closing_forgets_the_counts,
-            resetting_closes_whatever_it_is,
+            a_reset_closes_any_breaker,
             breakers_outlive_the_process,
         }
     };
@@ -156,7 +156,7 @@ pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
 }
 
 /// As often as it likes, and also with less.
-pub async fn counts_that_are_told_again_replace_the_first(factory: &dyn StoreFactory) {
+pub async fn counts_that_are_reported_again_replace_the_first(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     tell(&fixture, 2, vec![counted(key(), at(60), runs(0, 1))]).await;
     for told in [runs(1, 2), runs(1, 2), runs(5, 7), runs(0, 0)] {
@@ -166,7 +166,7 @@ pub async fn counts_that_are_told_again_replace_the_first(factory: &dyn StoreFac
 }
 
 /// Of a tenant's breaker all counts of the tenant.
-pub async fn counts_of_open_breakers_are_not_told(factory: &dyn StoreFactory) {
+pub async fn counts_of_open_breakers_are_not_listed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let keys = [
         BreakerKey::of_tenant(TENANT),
@@ -323,7 +323,7 @@ pub async fn only_its_probes_close_a_breaker(factory: &dyn StoreFactory) {
 }
 
 /// The run of a probe may last for longer than it is until the next one.
-pub async fn a_probe_that_is_overtaken_is_kept_in_mind(factory: &dyn StoreFactory) {
+pub async fn an_overtaken_probe_still_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
     let mut probes = Vec::new();
@@ -357,7 +357,7 @@ pub async fn a_probe_that_is_overtaken_is_kept_in_mind(factory: &dyn StoreFactor
 }
 
 /// It says nothing. Neither does another task that is; and one that was overtaken moves no time.
-pub async fn a_probe_that_is_given_back_was_none(factory: &dyn StoreFactory) {
+pub async fn a_probe_that_is_given_back_does_not_count(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
     let first = probe(&fixture, 160, 220).await;
@@ -421,7 +421,7 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
 }
 
 /// Whether or not a probe is under way; others stay.
-pub async fn resetting_closes_whatever_it_is(factory: &dyn StoreFactory) {
+pub async fn a_reset_closes_any_breaker(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let reset = async |key: BreakerKey| reset(&fixture, &key).await;
     assert!(!reset(key()).await);

@@ -51,7 +51,7 @@ macro_rules! broker_conformance {
             unacknowledged_is_delivered_again,
             acknowledged_is_gone,
             publish_refuses_beyond_its_capacity,
-            room_tells_what_publish_would_take,
+            room_is_what_publish_would_accept,
             close_ends_subscriptions,
 
             a_message_arrives_as_it_was_sent,

@@ -68,7 +68,7 @@ macro_rules! coordinator_conformance {
             renew_keeps_the_term,
             an_expired_lease_is_free,
             release_frees_at_once,
-            the_holder_is_told_to_everybody,
+            every_node_can_read_the_holder,
 
             a_lease_is_won_by_one,
         }
@@ -196,7 +196,7 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
 
 /// Whoever asks is told who holds the lease and in which term, and nobody once it has run out or
 /// was given up.
-pub async fn the_holder_is_told_to_everybody(factory: &dyn CoordinatorFactory) {
+pub async fn every_node_can_read_the_holder(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::new(u64::MAX >> 1));
     let holder = async |name: &str| coordinator.holder(name).await.expect("holder answers");

@@ -32,17 +32,17 @@ macro_rules! forecast_conformance {
     ($factory:expr) => {
         $crate::stamp! { forecast, $factory;
             a_waiting_task_counts_in_the_minute_it_is_due,
-            what_is_due_within_this_minute_is_not_counted,
-            what_does_not_wait_any_more_is_not_counted,
+            tasks_due_within_this_minute_are_not_counted,
+            tasks_that_no_longer_wait_are_not_counted,
             an_edit_moves_a_task_to_its_new_minute,
             a_retry_counts_where_it_is_due,
             a_blocked_task_counts_from_its_release_on,
             a_task_without_its_turn_counts_by_its_due_instant,
             a_dead_letter_counts_again_when_it_waits_again,
-            a_task_that_is_recognised_is_counted_once,
+            a_replayed_task_is_counted_once,
             tenants_are_counted_apart,
             counts_outlive_the_process,
-            schedules_that_will_fire_are_told_page_by_page,
+            schedules_that_will_fire_are_listed_page_by_page,
 
             many_at_once_are_all_counted,
             counts_follow_random_histories,
@@ -85,7 +85,7 @@ pub async fn a_waiting_task_counts_in_the_minute_it_is_due(factory: &dyn StoreFa
 }
 
 /// The next millisecond is another minute's.
-pub async fn what_is_due_within_this_minute_is_not_counted(factory: &dyn StoreFactory) {
+pub async fn tasks_due_within_this_minute_are_not_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for millis in [-MINUTE, -1, 0, MINUTE - 1] {
         fixture.insert_one(task().due(at(millis))).await;
@@ -105,7 +105,7 @@ pub async fn what_is_due_within_this_minute_is_not_counted(factory: &dyn StoreFa
 }
 
 /// One at a time and many at once; those that lose the race change nothing.
-pub async fn what_does_not_wait_any_more_is_not_counted(factory: &dyn StoreFactory) {
+pub async fn tasks_that_no_longer_wait_are_not_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert(task().due(at(3 * MINUTE)).expires_at(at(4 * MINUTE)).times(10)).await;
     let cancel = fixture.change(&tasks[0], Event::Cancel);
@@ -221,7 +221,7 @@ pub async fn a_dead_letter_counts_again_when_it_waits_again(factory: &dyn StoreF
 }
 
 /// By its key, in one batch and later, and by its id.
-pub async fn a_task_that_is_recognised_is_counted_once(factory: &dyn StoreFactory) {
+pub async fn a_replayed_task_is_counted_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |content: u8| task().due(at(5 * MINUTE)).key("same", content).build();
     let answers = fixture.store.insert(vec![wish(1), wish(1), wish(2)]).await.expect("insert answers");
@@ -266,7 +266,7 @@ pub async fn counts_outlive_the_process(factory: &dyn StoreFactory) {
 }
 
 /// With what their instants follow from.
-pub async fn schedules_that_will_fire_are_told_page_by_page(factory: &dyn StoreFactory) {
+pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut stored: Vec<Schedule> = ["d", "a", "e", "c", "b", "f"].map(schedule).into();
     stored[0].progress.run_count = 7;

@@ -12,7 +12,7 @@ use punctual_core::task::Task;
 use crate::fixtures::{TENANT, TaskBuilder, at, task};
 use crate::store::{StoreFactory, StoreFixture, complete, fail_for_good};
 
-pub use workers::workers_that_hold_tasks_are_told;
+pub use workers::workers_that_hold_tasks_are_listed;
 
 /// Stamps the suite over what `$factory` (an expression that gives a
 /// `StoreFactory` with a fresh place) opens.
@@ -20,16 +20,16 @@ pub use workers::workers_that_hold_tasks_are_told;
 macro_rules! obstacles_conformance {
     ($factory:expr) => {
         $crate::stamp! { obstacles, $factory;
-            blockers_are_told_in_the_order_in_which_they_are_named,
-            a_dead_letter_that_holds_its_children_is_told,
-            the_turn_of_a_key_is_told,
-            the_turn_is_told_of_a_blocked_task,
-            a_dead_letter_that_holds_its_key_is_told,
+            blockers_are_listed_in_the_order_of_depends_on,
+            a_dead_letter_that_holds_its_children_is_shown,
+            the_turn_of_a_key_is_shown,
+            the_turn_is_shown_for_a_blocked_task,
+            a_dead_letter_that_holds_its_key_is_shown,
             due_tasks_before_a_task_are_counted,
-            who_has_waited_counts_as_more_urgent,
+            a_task_that_has_waited_counts_as_more_urgent,
             a_queue_of_many_lanes_is_counted_from_the_own_lane_on,
-            the_bucket_is_told_as_claims_left_it,
-            workers_that_hold_tasks_are_told,
+            the_bucket_is_shown_as_claims_left_it,
+            workers_that_hold_tasks_are_listed,
 
             thousands_of_blockers_are_told_in_no_time,
         }
@@ -67,7 +67,7 @@ async fn hold_behind_dead_letters(fixture: &StoreFixture<'_>) {
 }
 
 /// Whatever order they were submitted in; what has completed is not among them.
-pub async fn blockers_are_told_in_the_order_in_which_they_are_named(factory: &dyn StoreFactory) {
+pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let parents = fixture.insert(task().queue("parents").times(5)).await;
     let named: Vec<TaskId> = [3, 0, 4, 1, 2].iter().map(|place: &usize| parents[*place].id).collect();
@@ -96,7 +96,7 @@ pub async fn blockers_are_told_in_the_order_in_which_they_are_named(factory: &dy
 }
 
 /// Until it is driven again.
-pub async fn a_dead_letter_that_holds_its_children_is_told(factory: &dyn StoreFactory) {
+pub async fn a_dead_letter_that_holds_its_children_is_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     hold_behind_dead_letters(&fixture).await;
     let parent = fixture.insert_one(task()).await;
@@ -114,7 +114,7 @@ fn keyed(due: i64) -> TaskBuilder {
 }
 
 /// Waiting or running; those of other keys, and those behind it, are not counted.
-pub async fn the_turn_of_a_key_is_told(factory: &dyn StoreFactory) {
+pub async fn the_turn_of_a_key_is_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert((0..5).map(|n| keyed(n - 5).build()).collect()).await;
     fixture.insert((0..3).map(|n| keyed(n - 9).ordering_key("other").build()).collect()).await;
@@ -140,7 +140,7 @@ pub async fn the_turn_of_a_key_is_told(factory: &dyn StoreFactory) {
 }
 
 /// Whoever would go behind it is not counted.
-pub async fn the_turn_is_told_of_a_blocked_task(factory: &dyn StoreFactory) {
+pub async fn the_turn_is_shown_for_a_blocked_task(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert((0..3).map(|n| keyed(n - 5).build()).collect()).await;
     let parent = fixture.insert_one(task().queue("parents")).await;
@@ -155,7 +155,7 @@ pub async fn the_turn_is_told_of_a_blocked_task(factory: &dyn StoreFactory) {
 }
 
 /// Not after it was driven again, nor when the queue says otherwise.
-pub async fn a_dead_letter_that_holds_its_key_is_told(factory: &dyn StoreFactory) {
+pub async fn a_dead_letter_that_holds_its_key_is_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     hold_behind_dead_letters(&fixture).await;
     let tasks = fixture.insert(vec![keyed(-2).build(), keyed(-1).build()]).await;
@@ -175,7 +175,7 @@ pub async fn a_dead_letter_that_holds_its_key_is_told(factory: &dyn StoreFactory
 }
 
 /// Of priorities far apart, by how much waiting counts.
-pub async fn who_has_waited_counts_as_more_urgent(factory: &dyn StoreFactory) {
+pub async fn a_task_that_has_waited_counts_as_more_urgent(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = fixture.insert_one(task().priority(0).due(at(-1_000))).await;
     let fresh = fixture.insert((0..3).map(|n| task().priority(8).due(at(n - 5)).build()).collect()).await;
@@ -244,7 +244,7 @@ pub async fn a_queue_of_many_lanes_is_counted_from_the_own_lane_on(factory: &dyn
 }
 
 /// By the store's clock.
-pub async fn the_bucket_is_told_as_claims_left_it(factory: &dyn StoreFactory) {
+pub async fn the_bucket_is_shown_as_claims_left_it(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(task().times(5)).await[0].lane.id;
     let bucket = async || fixture.database.bucket(TENANT, "default").await.expect("bucket answers");

@@ -24,7 +24,7 @@ macro_rules! partitions_conformance {
         $crate::stamp! { partitions, $factory;
             a_lone_node_owns_everything,
             a_newcomer_gets_its_share,
-            what_a_silent_node_owned_is_taken,
+            partitions_of_a_silent_node_are_taken,
             a_leaving_node_frees_what_it_owned,
             terms_grow_with_every_new_owner,
             nobody_owns_what_another_owns,
@@ -97,7 +97,7 @@ pub async fn a_newcomer_gets_its_share(factory: &dyn StoreFactory) {
 }
 
 /// Up to the last millisecond it is its own; then the others take it, and it is no member any more.
-pub async fn what_a_silent_node_owned_is_taken(factory: &dyn StoreFactory) {
+pub async fn partitions_of_a_silent_node_are_taken(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
     turn(&fixture, a).await;

@@ -29,14 +29,14 @@ const MANY: usize = 5_000;
 macro_rules! retention_conformance {
     ($factory:expr) => {
         $crate::stamp! { retention, $factory;
-            history_past_its_time_goes,
-            nothing_younger_and_nothing_live_goes,
+            old_history_is_pruned,
+            younger_and_live_tasks_are_kept,
             a_step_is_small,
-            what_is_gone_never_comes_back,
-            keys_past_their_life_are_free_again,
+            pruned_tasks_never_come_back,
+            old_keys_are_free_again,
             a_key_of_a_live_task_is_kept,
             a_key_may_outlive_its_task,
-            minutes_that_are_past_go,
+            past_minutes_are_pruned,
 
             many_steps_find_all_that_is_over,
             work_goes_on_meanwhile,
@@ -46,7 +46,7 @@ macro_rules! retention_conformance {
 
 /// Whatever the state it came to rest in, it is gone from every place; and what is removed leaves
 /// room for the same again.
-pub async fn history_past_its_time_goes(factory: &dyn StoreFactory) {
+pub async fn old_history_is_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = one_of_each_end(&fixture).await;
     fixture.advance(1_000);
@@ -70,7 +70,7 @@ pub async fn history_past_its_time_goes(factory: &dyn StoreFactory) {
 }
 
 /// Neither what came to rest at the instant itself nor anything that is not at rest, however old.
-pub async fn nothing_younger_and_nothing_live_goes(factory: &dyn StoreFactory) {
+pub async fn younger_and_live_tasks_are_kept(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let blank = || task().created_at(at(-LONG_AFTER)).due(at(-LONG_AFTER));
     let running = fixture.running(blank().queue("running")).await;
@@ -113,7 +113,7 @@ pub async fn a_step_is_small(factory: &dyn StoreFactory) {
 }
 
 /// A change that was decided before finds nothing, and a restart neither.
-pub async fn what_is_gone_never_comes_back(factory: &dyn StoreFactory) {
+pub async fn pruned_tasks_never_come_back(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task().label("a", "b")).await;
     let dead = fixture.apply(&running, fail_for_good(&running)).await;
@@ -131,7 +131,7 @@ pub async fn what_is_gone_never_comes_back(factory: &dyn StoreFactory) {
 }
 
 /// A key whose life is over makes another task, of the same content or another.
-pub async fn keys_past_their_life_are_free_again(factory: &dyn StoreFactory) {
+pub async fn old_keys_are_free_again(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |key: &str, content| task().key(key, content).created_at(fixture.now());
     let first = finish(&fixture, vec![wish("same", 1).build(), wish("other", 1).build()]).await;
@@ -180,7 +180,7 @@ pub async fn a_key_may_outlive_its_task(factory: &dyn StoreFactory) {
 
 /// No step removes more than it may, and the steps together remove everything that is past, of
 /// every tenant.
-pub async fn minutes_that_are_past_go(factory: &dyn StoreFactory) {
+pub async fn past_minutes_are_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |number: i64| task().tenant(["a", "b"][usize::from(number % 2 == 0)]).due(at(number * 60_000)).build();
     fixture.insert((1..=20).map(wish).collect()).await;

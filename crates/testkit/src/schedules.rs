@@ -45,23 +45,23 @@ macro_rules! schedules_conformance {
             remove_needs_the_revision_and_frees_the_name,
             a_schedule_is_bound_to_its_tenant,
             list_pages_by_name,
-            due_lists_what_is_to_be_checked,
+            due_lists_the_schedules_to_check,
             an_advance_is_one_write,
             an_advance_whose_task_is_refused_leaves_nothing,
             an_advance_needs_the_revision,
             an_advance_is_fenced_by_the_term,
             an_instant_fires_once,
-            what_waited_changes_its_record,
-            a_backfill_fires_what_did_not_run,
-            what_waits_is_told_in_its_order,
-            what_fired_is_watched_until_it_rests,
+            a_waiting_occurrence_changes_its_record,
+            a_backfill_fires_instants_that_did_not_run,
+            waiting_occurrences_are_listed_in_order,
+            a_fired_task_is_watched_until_it_finishes,
             an_advance_of_a_removed_schedule_is_lost,
             a_backfill_is_none_of_the_runs,
-            a_key_is_asked_under_once,
-            what_waits_knows_the_task_of_its_key,
+            a_key_triggers_one_run,
+            a_waiting_occurrence_knows_the_task_of_its_key,
             an_advance_edits_in_the_same_write,
             occurrences_page_from_the_newest,
-            occurrences_past_their_time_go,
+            old_occurrences_are_pruned,
             an_advance_switches_a_pause,
             schedules_outlive_the_process,
             many_advances_in_one_call_are_each_by_themselves,
@@ -198,7 +198,7 @@ pub async fn list_pages_by_name(factory: &dyn StoreFactory) {
 }
 
 /// By `next_check_at` and then by id; those that look at nothing are not told, nor what is later.
-pub async fn due_lists_what_is_to_be_checked(factory: &dyn StoreFactory) {
+pub async fn due_lists_the_schedules_to_check(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut expected = Vec::new();
     for (name, next_check_at) in

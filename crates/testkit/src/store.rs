@@ -120,7 +120,7 @@ macro_rules! store_conformance {
             claim_gives_each_task_to_one,
             claim_fails_what_has_expired,
             claim_fails_a_retry_past_the_expiry,
-            claim_tells_when_a_lane_is_due_next,
+            claim_returns_when_a_lane_is_due_next,
             claim_is_fenced_by_the_terms_of_its_partitions,
             claim_takes_nothing_due_before_its_bound,
             claim_counts_the_attempt,

@@ -41,7 +41,7 @@ pub async fn publish_refuses_beyond_its_capacity(factory: &dyn BrokerFactory) {
 
 /// `room` more messages are taken and not one more; when there is none, `wait_for_room` returns
 /// once there is.
-pub async fn room_tells_what_publish_would_take(factory: &dyn BrokerFactory) {
+pub async fn room_is_what_publish_would_accept(factory: &dyn BrokerFactory) {
     let broker = factory.open(10).await;
     let mut subscription = subscribe(&broker, POOL, 10).await;
     timeout(SOON, broker.wait_for_room(POOL)).await.expect("there is room");

@@ -16,7 +16,7 @@ fn holder(worker: &str, tasks: u64, seen_at: Timestamp) -> Holder {
 }
 
 /// Neither webhooks, nor other tenants' workers, nor those whose leases have run out.
-pub async fn workers_that_hold_tasks_are_told(factory: &dyn StoreFactory) {
+pub async fn workers_that_hold_tasks_are_listed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(holders(&fixture, TENANT, 10).await, Holders::default());
     let take = async |name: &str, tenant: &str, count: usize| {

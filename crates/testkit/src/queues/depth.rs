@@ -86,7 +86,7 @@ pub async fn insert_is_bounded_by_the_depth_under_concurrency(factory: &dyn Stor
 }
 
 /// The first task again, with the same content; and a refusal of the key with another.
-pub async fn insert_knows_a_repeated_task_in_a_full_queue(factory: &dyn StoreFactory) {
+pub async fn insert_replays_a_task_of_a_full_queue(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     depth(&fixture, 1).await;
     let first = created(insert(&fixture, vec![mail().key("k", 1).build()]).await.remove(0));
@@ -98,7 +98,7 @@ pub async fn insert_knows_a_repeated_task_in_a_full_queue(factory: &dyn StoreFac
 }
 
 /// Nobody is to come again for something that will never be.
-pub async fn insert_tells_of_a_full_queue_what_room_would_not_mend(factory: &dyn StoreFactory) {
+pub async fn insert_refuses_an_unknown_dependency_before_a_full_queue(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     depth(&fixture, 1).await;
     let first = created(insert(&fixture, vec![mail().build()]).await.remove(0));

@@ -76,7 +76,7 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
 
 /// Completed, failed and to be retried, given back, taken back after its hold ran out, cancelled,
 /// expired unstarted.
-pub async fn a_place_is_free_again_however_its_task_leaves(factory: &dyn StoreFactory) {
+pub async fn a_slot_is_free_again_however_its_task_leaves(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(20)).await[0].lane.id;
     limit(&fixture, 1).await;
@@ -116,7 +116,7 @@ pub async fn a_place_is_free_again_however_its_task_leaves(factory: &dyn StoreFa
 }
 
 /// Nobody is stopped; and a raised or removed limit holds at once.
-pub async fn a_lowered_limit_holds_for_what_comes(factory: &dyn StoreFactory) {
+pub async fn a_lowered_limit_holds_for_later_claims(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(20)).await[0].lane.id;
     let running = fixture.lease(lane, 4).await;

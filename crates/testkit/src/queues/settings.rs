@@ -55,7 +55,7 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
 
 /// Of one that is set, paused, or only used; the first setting of one that is not there is written,
 /// whatever it says.
-pub async fn what_is_so_already_is_not_written(factory: &dyn StoreFactory) {
+pub async fn an_unchanged_queue_is_not_written(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queue = put(&fixture, Settings::default()).await;
     assert_eq!(queue.version, 1);
@@ -151,7 +151,7 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
 }
 
 /// Whether it was used or only set; and nobody goes by what it was set to.
-pub async fn a_removed_queue_is_told_while_something_is_in_it(factory: &dyn StoreFactory) {
+pub async fn a_removed_queue_is_shown_while_it_has_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let names = async || {
         let queues = fixture.database.queues(TENANT, None, 10).await.expect("it answers");
@@ -255,7 +255,7 @@ pub async fn queues_of_tenants_are_apart(factory: &dyn StoreFactory) {
 }
 
 /// Whatever they are set to, and whose they are; one that was only used is not among them.
-pub async fn special_tells_every_queue_that_is_set_or_paused(factory: &dyn StoreFactory) {
+pub async fn special_lists_every_queue_that_is_set_or_paused(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     fixture.insert_one(mail().queue("used")).await;
     let mut expected = Vec::new();

@@ -69,7 +69,7 @@ pub async fn a_task_waits_for_what_it_depends_on(factory: &dyn StoreFactory) {
 }
 
 /// Neither what never was nor what is another's.
-pub async fn what_is_not_there_cannot_be_depended_on(factory: &dyn StoreFactory) {
+pub async fn an_unknown_task_cannot_be_depended_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let theirs = fixture.insert_one(task().tenant("other")).await;
     let there = fixture.insert_one(task()).await;

@@ -148,7 +148,7 @@ pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFac
 }
 
 /// More than a step looks at: those of their keys, and those that depend on them.
-pub async fn a_queue_that_holds_no_more_lets_go_at_once(factory: &dyn StoreFactory) {
+pub async fn a_queue_that_stops_holding_releases_at_once(factory: &dyn StoreFactory) {
     const LETTERS: usize = 1_200;
     let fixture = StoreFixture::open(factory).await;
     set(&fixture, OnDeadLetter::Hold).await;

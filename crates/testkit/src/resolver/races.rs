@@ -113,7 +113,7 @@ pub async fn notes_outlive_the_process(factory: &dyn StoreFactory) {
 }
 
 /// By the call itself, and by the hint that there is something to do.
-pub async fn what_may_be_claimed_now_is_told(factory: &dyn StoreFactory) {
+pub async fn resolve_returns_what_may_be_claimed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     fixture.resolve().await;
     let parent = fixture.running(task().queue("parent")).await;

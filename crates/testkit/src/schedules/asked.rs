@@ -44,7 +44,7 @@ pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
 
 /// A task that was submitted under it, another tenant's and another schedule's are the same to it;
 /// who is lost leaves nothing.
-pub async fn a_key_is_asked_under_once(factory: &dyn StoreFactory) {
+pub async fn a_key_triggers_one_run(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
     assert_eq!(owner(&fixture, "k").await, None);
@@ -69,7 +69,7 @@ pub async fn a_key_is_asked_under_once(factory: &dyn StoreFactory) {
 }
 
 /// The task is none until then, and nobody is told of it.
-pub async fn what_waits_knows_the_task_of_its_key(factory: &dyn StoreFactory) {
+pub async fn a_waiting_occurrence_knows_the_task_of_its_key(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));

@@ -36,7 +36,7 @@ pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
 }
 
 /// To what became of it; what was decided otherwise meanwhile keeps its record.
-pub async fn what_waited_changes_its_record(factory: &dyn StoreFactory) {
+pub async fn a_waiting_occurrence_changes_its_record(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let waiting = vec![record(at(0), OccurrenceOutcome::Buffered), record(at(1), OccurrenceOutcome::Buffered)];
@@ -58,7 +58,7 @@ pub async fn what_waited_changes_its_record(factory: &dyn StoreFactory) {
 }
 
 /// Those that fired or wait are left as they are.
-pub async fn a_backfill_fires_what_did_not_run(factory: &dyn StoreFactory) {
+pub async fn a_backfill_fires_instants_that_did_not_run(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let ran = of_schedule(&was, at(0));
@@ -82,7 +82,7 @@ pub async fn a_backfill_fires_what_did_not_run(factory: &dyn StoreFactory) {
 }
 
 /// By origin, then by instant.
-pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
+pub async fn waiting_occurrences_are_listed_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let of = |instant, origin| Record { origin, ..record(at(instant), OccurrenceOutcome::Buffered) };
@@ -108,7 +108,7 @@ pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
 }
 
 /// Waiting, running, asked to stop, at rest, removed: as it is at each look.
-pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
+pub async fn a_fired_task_is_watched_until_it_finishes(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));
@@ -153,7 +153,7 @@ pub async fn occurrences_page_from_the_newest(factory: &dyn StoreFactory) {
 }
 
 /// A step removes so many at the most, and what is younger stays.
-pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
+pub async fn old_occurrences_are_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let old = vec![

@@ -119,7 +119,7 @@ pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &d
 }
 
 /// Each visited lane is told once, with the first due instant that is left in it.
-pub async fn claim_tells_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
+pub async fn claim_returns_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = |stored: &[Task]| stored[0].lane.id;
     let emptied = fixture.insert(task().queue("emptied").times(2)).await;
