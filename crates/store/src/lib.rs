@@ -16,7 +16,6 @@ mod listing;
 pub mod migrations;
 mod obstacles;
 mod ordering;
-mod partition_round;
 mod portable;
 pub mod postgres;
 mod queue_columns;

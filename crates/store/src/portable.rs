@@ -10,6 +10,8 @@
 pub(crate) mod breakers;
 pub(crate) mod leases;
 pub(crate) mod lists;
+pub(crate) mod partitions;
+pub(crate) mod queues;
 pub(crate) mod registry;
 
 use rusqlite::types::FromSql as FromSqlite;
@@ -123,6 +125,16 @@ portable_statements! {
     NodeList,
     NodeSaw,
     NodeSilent,
+    PartitionList,
+    PartitionLock,
+    PartitionMake,
+    PartitionWrite,
+    QueueCounts,
+    QueueGet,
+    QueueNames,
+    QueuePut,
+    QueueSpecial,
+    QueueUsed,
     WorkerList,
     WorkerSaw,
 }

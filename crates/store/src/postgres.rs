@@ -83,7 +83,7 @@ use retention::Walks;
 use scan_cursors::{ScanCursors, audit};
 use standby::Standby;
 pub(crate) use statements::Sql;
-use statements::{OF_QUEUES, OF_TURNS};
+use statements::{OF_QUEUES, OF_ROUNDS};
 use writer::{TasksInDoubt, WriteQueues, WriterShared};
 
 use crate::migrations::postgres::STEPS;
@@ -158,8 +158,8 @@ struct Shared {
     writers: Arc<WriterShared>,
     /// For leases and signs of life, which no load may hold up.
     leases: Arc<SharedConnections>,
-    /// For turns at the partitions, likewise.
-    turns: ExclusiveConnection,
+    /// For rounds at the partitions, likewise.
+    rounds: ExclusiveConnection,
     /// For changes of queues, which wait for claims.
     changes: ExclusiveConnection,
     reads: SharedConnections,
@@ -184,7 +184,7 @@ impl PostgresStore {
         let address = Address::parse(url)?;
         connection::check(&address).await?;
         let leases = Arc::new(SharedConnections::new(&address, 1, options.queue_jobs));
-        let turns = ExclusiveConnection::new(&address, OF_TURNS, options.queue_jobs);
+        let rounds = ExclusiveConnection::new(&address, OF_ROUNDS, options.queue_jobs);
         let changes = ExclusiveConnection::new(&address, OF_QUEUES, options.queue_jobs);
         let reads = SharedConnections::new(&address, options.readers, options.queue_jobs);
         let standby = match &options.read_store {
@@ -223,7 +223,7 @@ impl PostgresStore {
         let tasks = Mutex::new(Some(tasks));
         let walks = Mutex::default();
         let shared =
-            Shared { writers: shared, leases, turns, changes, reads, standby, walks, listener, tasks, background };
+            Shared { writers: shared, leases, rounds, changes, reads, standby, walks, listener, tasks, background };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -257,8 +257,8 @@ impl PostgresStore {
         self.shared.writers.node
     }
 
-    fn turns(&self) -> &ExclusiveConnection {
-        &self.shared.turns
+    fn rounds(&self) -> &ExclusiveConnection {
+        &self.shared.rounds
     }
 
     fn leases(&self) -> &SharedConnections {
@@ -323,7 +323,7 @@ impl PostgresStore {
         for task in &self.shared.background {
             task.abort();
         }
-        self.turns().close().await;
+        self.rounds().close().await;
         self.shared.changes.close().await;
         self.leases().close().await;
         self.reads().close().await;

@@ -7,12 +7,36 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, Type, to_sql_checked};
 use uuid::Uuid;
 
+use crate::columns::names_column;
+
 type PostgresError = Box<dyn std::error::Error + Sync + Send>;
 
 /// The parameter of a statement that writes several rows: a JSON array of objects.
 /// PostgreSQL reads it with `json_to_recordset`, SQLite with `json_each`.
 pub(crate) fn rows_column(rows: impl Iterator<Item = Value>) -> String {
     rows.collect::<Value>().to_string()
+}
+
+/// A list of names as a parameter: an array in PostgreSQL, a JSON array in SQLite.
+#[derive(Debug)]
+pub(crate) struct Names<'a>(pub &'a [String]);
+
+impl rusqlite::ToSql for Names<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(names_column(self.0).into())
+    }
+}
+
+impl tokio_postgres::types::ToSql for Names<'_> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, PostgresError> {
+        self.0.to_sql(kind, out)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        <&[String] as tokio_postgres::types::ToSql>::accepts(kind)
+    }
+
+    to_sql_checked!();
 }
 
 /// A column of task ids: an array in PostgreSQL, a blob of 16 bytes each in SQLite.

@@ -1,5 +1,5 @@
-//! Which node owns which partition. A round is one transaction, and one node at a time makes a
-//! round.
+//! A node's round at the partitions. A round is one transaction, and one node at a time makes a
+//! round: that is why it is not one call for both databases (see `portable/partitions.rs`).
 //!
 //! The locks on the rows make rounds wait for each other, but claims do not wait for renewals. Only
 //! the partitions that a node takes are locked against claims too (`terms`). So no partition
@@ -11,13 +11,12 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Ownership;
 use punctual_core::time::Timestamp;
-use tokio_postgres::Row;
 
 use super::connection::Session;
 use super::fault::Fault;
 use super::statements::Sql;
-use crate::columns::{node_column, node_from_column, number_column};
-use crate::partition_round::{PartitionRound, ownership as ownership_of_columns};
+use crate::columns::{node_column, node_from_column};
+use crate::portable::partitions::{self, PartitionRound};
 
 /// How a round begins. The timeouts make the server end the round of a frozen node soon, since all
 /// other nodes wait for it.
@@ -32,69 +31,59 @@ pub(crate) struct RoundResult {
     pub is_short: bool,
 }
 
-/// A node makes its round. `news` is the notification for the other nodes if it gives something up.
+/// A node makes its round. The other nodes get the notification if it gives up a partition.
 pub(crate) async fn take_round(
     session: &Session,
     clock: &dyn Clock,
     round: PartitionRound,
-    news: &str,
+    notification: &str,
 ) -> Result<RoundResult, Fault> {
-    let count = i32::from(round.count);
-    let make: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&count];
+    let (mut maker, mut locker, mut writer) = (session, session, session);
     let (begun, made, rows) = tokio::join!(
         biased;
         session.run(BEGIN),
-        session.execute(Sql::PartitionMake, &make),
-        session.query(Sql::PartitionLock, &[]),
+        partitions::make(&mut maker, round.count),
+        partitions::lock(&mut locker),
     );
     begun?;
     made?;
-    let rows: Vec<Ownership> = rows?.iter().map(ownership_of).collect();
+    let rows = rows?;
     // Waiting for the other rounds took time.
     let now = clock.now();
     let members = members(session, round, now).await?;
     let mut changes = round.changes(&rows, &members, now);
     let is_short = !lock_taken(session, &rows, &mut changes).await?;
     let gives_up = changes.iter().any(|row| row.owner.is_none());
-    let (written, committed, told) = tokio::join!(
+    let (written, committed, notified) = tokio::join!(
         biased;
-        write(session, &changes),
+        partitions::write(&mut writer, &changes),
         session.run("COMMIT"),
-        tell(session, gives_up.then_some(news)),
+        notify(session, gives_up.then_some(notification)),
     );
     written?;
     committed?;
-    told?;
+    notified?;
     changes.retain(|row| row.owner == Some(round.node));
     Ok(RoundResult { owned: changes, is_short })
 }
 
 /// A node leaves, and the others are notified.
-pub(crate) async fn leave(session: &Session, now: Timestamp, node: NodeId, news: &str) -> Result<(), Fault> {
+pub(crate) async fn leave(session: &Session, now: Timestamp, node: NodeId, notification: &str) -> Result<(), Fault> {
     let (node, now) = (node_column(node), now.as_millis());
     let leave: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&node, &now];
-    let (begun, locked, left, committed, told) = tokio::join!(
+    let (begun, locked, left, committed, notified) = tokio::join!(
         biased;
         session.run(BEGIN),
         session.query(Sql::PartitionLock, &[]),
         session.execute(Sql::PartitionLeave, &leave),
         session.run("COMMIT"),
-        tell(session, Some(news)),
+        notify(session, Some(notification)),
     );
     begun?;
     locked?;
     left?;
     committed?;
-    told
-}
-
-/// Every partition that was ever owned, by number.
-pub(crate) async fn ownership(session: &Session) -> Result<Vec<Ownership>, Fault> {
-    Ok(session.query(Sql::PartitionList, &[]).await?.iter().map(ownership_of).collect())
-}
-
-fn ownership_of(row: &Row) -> Ownership {
-    ownership_of_columns(row.get(0), row.get(1), row.get(2), row.get(3))
+    notified
 }
 
 /// The nodes that take part: this one, and those that have not expired. (Expired ones are removed.)
@@ -123,18 +112,9 @@ async fn lock_taken(session: &Session, rows: &[Ownership], changes: &mut Vec<Own
     Ok(locked.len() == wanted.len())
 }
 
-async fn write(session: &Session, changes: &[Ownership]) -> Result<(), Fault> {
-    let number: Vec<i32> = changes.iter().map(|row| i32::from(row.partition.number())).collect();
-    let owner: Vec<Option<i64>> = changes.iter().map(|row| row.owner.map(node_column)).collect();
-    let term: Vec<i64> = changes.iter().map(|row| number_column(row.term)).collect();
-    let expires_at: Vec<i64> = changes.iter().map(|row| row.expires_at.as_millis()).collect();
-    session.execute(Sql::PartitionWrite, &[&number, &owner, &term, &expires_at]).await?;
-    Ok(())
-}
-
-async fn tell(session: &Session, news: Option<&str>) -> Result<(), Fault> {
-    if let Some(news) = news {
-        session.query(Sql::Notify, &[&news]).await?;
+async fn notify(session: &Session, notification: Option<&str>) -> Result<(), Fault> {
+    if let Some(notification) = notification {
+        session.query(Sql::Notify, &[&notification]).await?;
     }
     Ok(())
 }

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use punctual_core::condition::Condition;
 use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Ownership;
-use punctual_core::queues::{Changed, LimitChanges, Queue, QueueChange, QueueWithCounts, Queues};
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -19,22 +17,21 @@ use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 
 use super::apply::LeaderChanges;
-use super::cluster::notifier::{partitions_are_free, queues_have_changed};
-use super::connection::Session;
-use super::queues::QueueWrite;
-use super::{PostgresStore, get, list, overdue, partitions, quarantine, queues, reads};
-use crate::partition_round::PartitionRound;
+use super::cluster::notifier::partitions_are_free;
+use super::partitions::RoundResult;
+use super::{PostgresStore, get, list, overdue, partitions, quarantine, reads};
+use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, registry};
 use crate::write_queue::Weight;
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;
 
-/// How often a turn is taken again, and how soon, when a claim of the last owner is still under way
-/// in what the node is to take: such a claim lasts for milliseconds, or it is of a node that is
-/// frozen.
-const TURNS: usize = 5;
-const PAUSE: Duration = Duration::from_millis(20);
+/// How often a round is made, and the pause in between, if a claim of the last owner is still under
+/// way in a partition that the node is to take. Such a claim lasts for milliseconds, unless its node
+/// is frozen.
+const ROUNDS_MAX: usize = 5;
+const ROUND_PAUSE: Duration = Duration::from_millis(20);
 
 #[async_trait]
 impl Store for PostgresStore {
@@ -153,27 +150,27 @@ impl Coordinator for PostgresStore {
     }
 
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
-        let (turn, news) = (PartitionRound { node, count, ttl_millis }, partitions_are_free(self.node()));
+        let (round, notification) = (PartitionRound { node, count, ttl_millis }, partitions_are_free(self.node()));
         let clock = &*self.shared.writers.clock;
-        let mut turns = 1;
+        let mut rounds = 1;
         loop {
-            let take = self.turns().transact(async |session| partitions::take_round(session, clock, turn, &news).await);
-            let taken = take.await?;
-            if !taken.is_short || turns == TURNS {
-                return Ok(taken.owned);
+            let work = async |session: &_| partitions::take_round(session, clock, round, &notification).await;
+            let RoundResult { owned, is_short } = self.rounds().transact(work).await?;
+            if !is_short || rounds == ROUNDS_MAX {
+                return Ok(owned);
             }
-            tokio::time::sleep(PAUSE).await;
-            turns += 1;
+            tokio::time::sleep(ROUND_PAUSE).await;
+            rounds += 1;
         }
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
-        let (now, news) = (self.now(), partitions_are_free(self.node()));
-        self.turns().transact(async |session| partitions::leave(session, now, node, &news).await).await
+        let (now, notification) = (self.now(), partitions_are_free(self.node()));
+        self.rounds().transact(async |session| partitions::leave(session, now, node, &notification).await).await
     }
 
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
-        self.reads().call(async |session| partitions::ownership(session).await).await
+        self.reads().call(async |mut session| portable_partitions::ownership(&mut session).await).await
     }
 }
 
@@ -209,62 +206,6 @@ impl Registry for PostgresStore {
 
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
         self.leases().call(async |mut session| registry::remove_node(&mut session, node).await).await
-    }
-}
-
-#[async_trait]
-impl Queues for PostgresStore {
-    async fn change_queue_at(
-        &self,
-        tenant: &str,
-        name: &str,
-        condition: &Condition,
-        change: QueueChange,
-    ) -> Result<Changed, StoreError> {
-        let (news, limits) = (queues_have_changed(self.node()), &self.writers().limits);
-        let changes = &self.shared.changes;
-        let change = async |session: &Session| {
-            queues::change(session, &limits.complaints, (tenant, name), condition, change, &news).await
-        };
-        let QueueWrite { changed, releases_held } = changes.transact(change).await?;
-        if releases_held {
-            self.writers().outbox.begin_round();
-        }
-        // One that is only used restricts nothing, and is nobody's to remember.
-        if let Changed::Done(queue) = &changed
-            && queue.version > 0
-        {
-            limits.learn([(queue, true)]);
-            limits.watch.changed();
-        }
-        Ok(changed)
-    }
-
-    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError> {
-        let complaints = &self.writers().limits.complaints;
-        self.reads().call(async |session| queues::queue(session, complaints, tenant, name).await).await
-    }
-
-    async fn queues(
-        &self,
-        tenant: &str,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<Vec<QueueWithCounts>, StoreError> {
-        let complaints = &self.writers().limits.complaints;
-        let after = after.as_deref();
-        self.reads().call(async |session| queues::queues(session, complaints, tenant, after, limit).await).await
-    }
-
-    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
-        let limits = &self.writers().limits;
-        let special = self.reads().call(async |session| queues::special(session, &limits.complaints).await).await?;
-        limits.learn(special.iter().map(|read| (&read.queue, read.is_readable)));
-        Ok(special.into_iter().map(|read| read.queue).collect())
-    }
-
-    async fn wait_for_limit_changes(&self) -> LimitChanges {
-        self.writers().limits.watch.wait().await
     }
 }
 

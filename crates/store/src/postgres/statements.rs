@@ -106,9 +106,9 @@ statements! {
     ParentNotesRemove => include_str!("../sql/postgres/parent_notes_remove.sql"),
     PartitionHold => include_str!("../sql/postgres/partition_hold.sql"),
     PartitionLeave => include_str!("../sql/postgres/partition_leave.sql"),
-    PartitionList => include_str!("../sql/postgres/partition_list.sql"),
+    PartitionList => include_str!("../sql/portable/partition_list.sql"),
     PartitionLock => include_str!("../sql/postgres/partition_lock.sql"),
-    PartitionMake => include_str!("../sql/postgres/partition_make.sql"),
+    PartitionMake => include_str!("../sql/portable/partition_make.sql"),
     PartitionMemberSaw => include_str!("../sql/postgres/partition_member_saw.sql"),
     PartitionTake => include_str!("../sql/postgres/partition_take.sql"),
     PartitionWrite => include_str!("../sql/postgres/partition_write.sql"),
@@ -132,9 +132,9 @@ statements! {
     QueueGet => include_str!("../sql/postgres/queue_get.sql"),
     QueueLanes => include_str!("../sql/postgres/queue_lanes.sql"),
     QueueNames => include_str!("../sql/postgres/queue_names.sql"),
-    QueuePut => include_str!("../sql/postgres/queue_put.sql"),
-    QueueSpecial => include_str!("../sql/postgres/queue_special.sql"),
-    QueueUsed => include_str!("../sql/postgres/queue_used.sql"),
+    QueuePut => include_str!("../sql/portable/queue_put.sql"),
+    QueueSpecial => include_str!("../sql/portable/queue_special.sql"),
+    QueueUsed => include_str!("../sql/portable/queue_used.sql"),
     StartLook => include_str!("../sql/postgres/start_look.sql"),
     TaskChange => include_str!("../sql/postgres/task_change.sql"),
     TaskEdit => include_str!("../sql/postgres/task_edit.sql"),
@@ -162,8 +162,8 @@ statements! {
     WorkerSaw => include_str!("../sql/postgres/worker_saw.sql"),
 }
 
-/// What a writer writes with. It has all of them prepared, so that a transaction can be sent
-/// without waiting in between.
+/// The statements of a writer. All are prepared when it connects, so that it can send a
+/// transaction without waiting in between.
 pub(crate) const OF_WRITERS: &[Sql] = &[
     Sql::ChildCount,
     Sql::ChildLock,
@@ -221,8 +221,8 @@ pub(crate) const OF_WRITERS: &[Sql] = &[
     Sql::TurnTake,
 ];
 
-/// What a turn at the partitions is taken with, likewise.
-pub(crate) const OF_TURNS: &[Sql] = &[
+/// The statements of a round at the partitions, prepared for the same reason.
+pub(crate) const OF_ROUNDS: &[Sql] = &[
     Sql::Notify,
     Sql::PartitionLeave,
     Sql::PartitionLock,
@@ -232,7 +232,7 @@ pub(crate) const OF_TURNS: &[Sql] = &[
     Sql::PartitionWrite,
 ];
 
-/// What takes from the inbox, likewise.
+/// The statements that take from the inbox, prepared for the same reason.
 pub(crate) const OF_INBOX: &[Sql] = &[
     Sql::CountsAdd,
     Sql::ForecastAdd,
@@ -253,6 +253,6 @@ pub(crate) const OF_INBOX: &[Sql] = &[
     Sql::TaskInsertOnce,
 ];
 
-/// What queues are changed with, likewise.
+/// The statements that change queues, prepared for the same reason.
 pub(crate) const OF_QUEUES: &[Sql] =
     &[Sql::GateDrop, Sql::GatePut, Sql::Notify, Sql::QueueCounts, Sql::QueueGet, Sql::QueuePut, Sql::QueueUsed];

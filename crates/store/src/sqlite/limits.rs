@@ -76,7 +76,7 @@ fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Cac
 
 /// How many live tasks a queue has in these states, the transaction under way included.
 fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) -> Result<u64, Fault> {
-    let query = session.statements.get(Sql::QueueCounts)?;
+    let query = session.statements.get(Sql::LaneCounts)?;
     let mut rows = query.query((tenant, queue))?;
     let (mut tasks, mut last) = (0, None);
     while let Some(row) = rows.next()? {

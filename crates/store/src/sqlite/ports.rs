@@ -1,12 +1,10 @@
 //! The ports that the store implements: each call becomes a job of the writer or of a reader.
 
 use async_trait::async_trait;
-use punctual_core::condition::Condition;
 use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Ownership;
-use punctual_core::queues::{Changed, LimitChanges, Queue, QueueChange, QueueWithCounts, Queues};
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -18,9 +16,9 @@ use punctual_core::time::Timestamp;
 use super::job_queue::WriteClass;
 use super::session::Session;
 use super::{
-    SqliteStore, apply, counts, extend, get, heads, insert, list, overdue, partitions, parts, quarantine, queues, start,
+    SqliteStore, apply, counts, extend, get, heads, insert, list, overdue, partitions, parts, quarantine, start,
 };
-use crate::partition_round::PartitionRound;
+use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, ready, registry};
 use crate::write_queue::Weight;
 
@@ -144,8 +142,8 @@ impl Coordinator for SqliteStore {
 
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
         let weight = Weight { rows: usize::from(count), ..Weight::SMALL };
-        let turn = PartitionRound { node, count, ttl_millis };
-        self.writer().call(WriteClass::Urgent, weight, move |session| partitions::take_round(session, turn)).await
+        let round = PartitionRound { node, count, ttl_millis };
+        self.writer().call(WriteClass::Urgent, weight, move |session| partitions::take_round(session, round)).await
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
@@ -153,7 +151,7 @@ impl Coordinator for SqliteStore {
     }
 
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
-        self.readers().call(partitions::ownership).await
+        self.readers().call(|session| ready(portable_partitions::ownership(session))).await
     }
 }
 
@@ -195,46 +193,6 @@ impl Registry for SqliteStore {
         self.writer()
             .call(WriteClass::Progress, Weight::SMALL, move |session| ready(registry::remove_node(session, node)))
             .await
-    }
-}
-
-#[async_trait]
-impl Queues for SqliteStore {
-    async fn change_queue_at(
-        &self,
-        tenant: &str,
-        name: &str,
-        condition: &Condition,
-        change: QueueChange,
-    ) -> Result<Changed, StoreError> {
-        let (tenant, name, condition) = (tenant.to_owned(), name.to_owned(), condition.clone());
-        let work = move |session: &mut Session<'_>| queues::change(session, &tenant, &name, &condition, change);
-        let changed = self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await?;
-        self.shared.limit_watch.changed();
-        Ok(changed)
-    }
-
-    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError> {
-        let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        self.readers().call(move |session| queues::queue(session, &tenant, &name)).await
-    }
-
-    async fn queues(
-        &self,
-        tenant: &str,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<Vec<QueueWithCounts>, StoreError> {
-        let tenant = tenant.to_owned();
-        self.readers().call(move |session| queues::queues(session, &tenant, after.as_deref(), limit)).await
-    }
-
-    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
-        self.readers().call(queues::special).await
-    }
-
-    async fn wait_for_limit_changes(&self) -> LimitChanges {
-        self.shared.limit_watch.wait().await
     }
 }
 

@@ -1,118 +1,94 @@
-//! The settings and pauses of queues.
+//! Queues. The writer, which also claims, changes them: no claim runs meanwhile.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Changed, LiveCounts, Queue, QueueChange, QueueDecision, QueueWithCounts};
-use punctual_core::state::State;
-use rusqlite::{OptionalExtension, Row};
-
-use crate::queue_columns::{self, QueueRow};
+use punctual_core::queues::{Changed, LimitChanges, Queue, QueueChange, QueueDecision, QueueWithCounts, Queues};
+use punctual_core::store::StoreError;
 
 use super::fault::Fault;
-use super::outbox;
+use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
+use super::{SqliteStore, outbox};
+use crate::portable::{queues, ready};
+use crate::write_queue::Weight;
 
-/// Changes a queue. The writer does it, which also claims: no claim runs meanwhile.
-pub(crate) fn change(
+#[async_trait]
+impl Queues for SqliteStore {
+    async fn change_queue_at(
+        &self,
+        tenant: &str,
+        name: &str,
+        condition: &Condition,
+        change: QueueChange,
+    ) -> Result<Changed, StoreError> {
+        let (tenant, name, condition) = (tenant.to_owned(), name.to_owned(), condition.clone());
+        let work = move |session: &mut Session<'_>| self::change(session, (&tenant, &name), &condition, change);
+        let changed = self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await?;
+        self.shared.limit_watch.changed();
+        Ok(changed)
+    }
+
+    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError> {
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
+        let work = move |session: &mut Session<'_>| {
+            let complaints = Arc::clone(&session.queue_complaints);
+            ready(queues::queue(session, &complaints, &tenant, &name))
+        };
+        self.readers().call(work).await
+    }
+
+    async fn queues(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<QueueWithCounts>, StoreError> {
+        let tenant = tenant.to_owned();
+        let work = move |session: &mut Session<'_>| {
+            let complaints = Arc::clone(&session.queue_complaints);
+            ready(queues::queues(session, &complaints, &tenant, after.as_deref(), limit))
+        };
+        self.readers().call(work).await
+    }
+
+    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
+        self.readers().call(special).await
+    }
+
+    async fn wait_for_limit_changes(&self) -> LimitChanges {
+        self.shared.limit_watch.wait().await
+    }
+}
+
+/// Every queue that was set or paused.
+pub(crate) fn special(session: &mut Session<'_>) -> Result<Vec<Queue>, Fault> {
+    let complaints = Arc::clone(&session.queue_complaints);
+    let special = ready(queues::special(session, &complaints))?;
+    Ok(special.into_iter().map(|read| read.queue).collect())
+}
+
+/// Changes a queue. The limits are read from its row again; its bucket is a row of its own.
+fn change(
     session: &mut Session<'_>,
-    tenant: &str,
-    name: &str,
+    key: (&str, &str),
     condition: &Condition,
     change: QueueChange,
 ) -> Result<Changed, Fault> {
-    let stored = get(session, tenant, name)?;
-    let shown = queue(session, tenant, name)?.map(|shown| shown.queue);
-    let (queue, releases_held) = match change.decide((tenant, name), condition, stored, shown) {
+    let complaints = Arc::clone(&session.queue_complaints);
+    let (queue, releases_held) = match ready(queues::decide(session, &complaints, key, condition, change))? {
         QueueDecision::Answer(changed) => return Ok(changed),
         QueueDecision::Write { queue, releases_held } => (queue, releases_held),
     };
     if releases_held {
         outbox::begin_review_round(session);
     }
-    let row = QueueRow::of(&queue);
-    session.statements.get(Sql::QueuePut)?.execute((
-        &row.tenant,
-        &row.name,
-        &row.settings,
-        row.paused_at,
-        &row.paused_by,
-        &row.pause_reason,
-        row.paused_until,
-        row.version,
-    ))?;
+    ready(queues::put(session, &queue))?;
     if queue.settings.rate_limit.is_none() {
-        session.statements.get(Sql::BucketDrop)?.execute((tenant, name))?;
+        session.statements.get(Sql::BucketDrop)?.execute(key)?;
     }
     session.limits.forget();
     Ok(Changed::Done(queue))
-}
-
-/// A queue that exists, with its counts.
-pub(crate) fn queue(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, Fault> {
-    let set = get(session, tenant, name)?;
-    if set.is_none() && !session.statements.get(Sql::QueueUsed)?.exists((tenant, name))? {
-        return Ok(None);
-    }
-    let queue = set.unwrap_or_else(|| Queue::unset(tenant, name));
-    let live = live(session, tenant, name)?;
-    Ok((!queue.removed || live.any()).then_some(QueueWithCounts { queue, live }))
-}
-
-/// The queues of a tenant by name.
-pub(crate) fn queues(
-    session: &mut Session<'_>,
-    tenant: &str,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<QueueWithCounts>, Fault> {
-    let most = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut names: BTreeSet<String> = BTreeSet::new();
-    for sql in [Sql::QueueNames, Sql::QueueNamesUsed] {
-        let query = session.statements.get(sql)?;
-        let some = query.query_map((tenant, after.unwrap_or_default(), most), |row| row.get::<_, String>(0))?;
-        for name in some {
-            names.insert(name?);
-        }
-    }
-    let told = names.iter().take(limit).map(|name| queue(session, tenant, name));
-    Ok(told.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-}
-
-/// Every queue that was set or paused.
-pub(crate) fn special(session: &mut Session<'_>) -> Result<Vec<Queue>, Fault> {
-    let query = session.statements.get(Sql::QueueSpecial)?;
-    let rows: Vec<QueueRow> = query.query_map([], row)?.collect::<Result<_, _>>()?;
-    Ok(rows.into_iter().map(|row| session.queue_complaints.read(row).queue).collect())
-}
-
-fn get(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Option<Queue>, Fault> {
-    let found = session.statements.get(Sql::QueueGet)?.query_row((tenant, name), row).optional()?;
-    Ok(found.map(|row| session.queue_complaints.read(row).queue))
-}
-
-fn row(row: &Row<'_>) -> rusqlite::Result<QueueRow> {
-    Ok(QueueRow {
-        tenant: row.get(0)?,
-        name: row.get(1)?,
-        settings: row.get(2)?,
-        paused_at: row.get(3)?,
-        paused_by: row.get(4)?,
-        pause_reason: row.get(5)?,
-        paused_until: row.get(6)?,
-        version: row.get(7)?,
-    })
-}
-
-fn live(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<LiveCounts, Fault> {
-    let query = session.statements.get(Sql::QueueCounts)?;
-    let mut rows = query.query((tenant, name))?;
-    let mut live = LiveCounts::default();
-    while let Some(row) = rows.next()? {
-        if let Some(state) = row.get::<_, Option<i64>>(1)? {
-            queue_columns::add(&mut live, State::from_code(state), row.get(2)?);
-        }
-    }
-    Ok(live)
 }

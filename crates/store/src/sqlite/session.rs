@@ -57,7 +57,7 @@ pub(crate) struct Session<'c> {
     pub clock: Arc<dyn Clock>,
     last_seq: Option<i64>,
     complaints: HashSet<i64>,
-    pub queue_complaints: QueueComplaints,
+    pub queue_complaints: Arc<QueueComplaints>,
 }
 
 impl<'c> Session<'c> {
@@ -86,7 +86,7 @@ impl<'c> Session<'c> {
             clock,
             last_seq: None,
             complaints: HashSet::new(),
-            queue_complaints: QueueComplaints::default(),
+            queue_complaints: Arc::default(),
         }
     }
 

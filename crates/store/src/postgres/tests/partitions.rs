@@ -188,7 +188,7 @@ async fn a_node_that_is_frozen_in_its_turn_holds_up_nobody_for_long() {
     let other = open(&fixture.url, NodeId::new(8)).await;
     turn(&fixture.store, 4).await;
     let (tell, told) = tokio::sync::oneshot::channel();
-    let frozen = fixture.store.turns().transact(async |session| {
+    let frozen = fixture.store.rounds().transact(async |session| {
         session.run(super::super::partitions::BEGIN).await?;
         session.query(Sql::PartitionLock, &[]).await?;
         tell.send(()).unwrap();

@@ -1,1 +1,5 @@
-SELECT l.id, c.state, c.tasks FROM lanes l LEFT JOIN counts c ON c.lane = l.id WHERE l.tenant = ?1 AND l.queue = ?2
+-- The live tasks of some queues of a tenant, by state. (Lanes of one queue have a row each: a sum would sort.)
+SELECT l.queue, c.state, c.tasks
+FROM json_each($2) AS w
+CROSS JOIN lanes AS l ON l.tenant = $1 AND l.queue = w.value
+CROSS JOIN counts AS c ON c.lane = l.id

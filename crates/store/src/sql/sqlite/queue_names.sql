@@ -1,11 +1,14 @@
--- Those that were set, but for those that were removed and have nothing in them.
-SELECT name FROM queues
-WHERE tenant = ?1 AND name > ?2 AND name NOT IN (
-        SELECT q.name FROM queues AS q
-        WHERE q.tenant = ?1 AND q.name > ?2 AND q.settings = '{"removed":true}'
-            AND NOT EXISTS (
-                SELECT 1 FROM lanes AS l JOIN counts AS c ON c.lane = l.id
-                WHERE l.tenant = q.tenant AND l.queue = q.name AND c.tasks > 0
-            )
-    )
-ORDER BY name LIMIT ?3
+-- The names of a tenant's queues behind one: queues with tasks at any time, and queues that were set. Queues that were
+-- removed and have no tasks are left out. SQLite merges the two in order and stops at the limit.
+WITH hidden AS (
+    SELECT q.name FROM queues AS q
+    WHERE q.tenant = $1 AND q.name > $2 AND q.settings = '{"removed":true}'
+        AND NOT EXISTS (
+            SELECT 1 FROM lanes AS l JOIN counts AS c ON c.lane = l.id
+            WHERE l.tenant = q.tenant AND l.queue = q.name AND c.tasks > 0
+        )
+)
+SELECT queue AS name FROM lanes WHERE tenant = $1 AND queue > $2 AND queue NOT IN (SELECT name FROM hidden)
+UNION
+SELECT name FROM queues WHERE tenant = $1 AND name > $2 AND name NOT IN (SELECT name FROM hidden)
+ORDER BY name LIMIT $3

@@ -64,9 +64,14 @@ const MAY_WALK: &[Sql] = &[
     Sql::PartitionFree,
     Sql::PartitionFreeAll,
     Sql::PartitionList,
+    Sql::PartitionLock,
+    // The numbers that it counts.
+    Sql::PartitionMake,
     Sql::PartitionMemberDrop,
     Sql::PartitionMemberList,
     Sql::ProbeRead,
     Sql::QuarantineCount,
+    // The removed queues of a tenant.
+    Sql::QueueNames,
     Sql::QueueSpecial,
 ];

@@ -1,1 +1,0 @@
-INSERT INTO partitions (number, term, expires_at) VALUES (?1, 0, 0)
