@@ -1,5 +1,5 @@
-//! Explores the model by hand: `bug NAME` tells how a planted bug shows, `deep` checks worlds that
-//! are too large for the tests.
+//! Explores the model by hand: `bug NAME` shows how a planted bug is found, `deep` checks worlds
+//! that are too large for the tests.
 
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ fn show(bug: Bug) {
         },
         Finding::Stuck => match walk(&protocol) {
             Liveness::Stuck(trace) | Liveness::Endless(trace) => println!("stuck:\n{}", describe(&trace)),
-            Liveness::Rests(worlds) => println!("not found in {worlds} worlds"),
+            Liveness::Finishes(worlds) => println!("not found in {worlds} worlds"),
         },
     }
 }

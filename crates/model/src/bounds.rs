@@ -1,4 +1,4 @@
-//! How large a world is checked.
+//! The sizes of the worlds that are checked.
 
 /// How tasks reach their workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,13 +9,12 @@ pub enum Route {
     Push,
 }
 
-/// The bounds of a world. All that is not bounded here (time, how often and how late something is
-/// said) is unbounded.
+/// The bounds of a world. Time, and the number and the lateness of reports, are unbounded.
 #[derive(Clone, Debug)]
 pub struct ModelBounds {
     /// The tasks, all submitted at the start.
     pub tasks: Vec<Route>,
-    /// Retries of each.
+    /// The maximum number of retries of each.
     pub max_retries: u8,
     /// Lost pull workers that make a task poison; zero means never.
     pub poison_after: u8,
@@ -25,9 +24,9 @@ pub struct ModelBounds {
     pub redrives: usize,
     /// How often each task may go back uncounted.
     pub give_backs: usize,
-    /// How many failures of each task a breaker spares: it is open until then.
+    /// How many failures of each task are not counted: a breaker is open until then.
     pub spared: usize,
-    /// Operations of workers, clients and dispatchers that have read and not yet written.
+    /// The maximum number of operations, without the reaper's, that have read and not yet written.
     pub clients: usize,
     /// How often the server crashes.
     pub crashes: u8,
@@ -36,9 +35,9 @@ pub struct ModelBounds {
 impl ModelBounds {
     /// Ticks of a lease: one in which a heartbeat extends it, and a last one.
     pub const LEASE: u8 = 2;
-    /// Ticks of a pull worker's run at the most, with heartbeats.
+    /// The maximum number of ticks of a pull worker's run, with heartbeats.
     pub const DEADLINE: u8 = 3;
-    /// Ticks in which a dispatched task must be started, and then be done.
+    /// Ticks within which a dispatched task must be started, and then be done.
     pub const DISPATCH: u8 = 1;
 
     /// One task of this route, a whole life: a retry, a give-back, a re-drive, a crash.
@@ -61,13 +60,13 @@ impl ModelBounds {
         Self { redrives: 0, clients: 2, ..Self::life(route) }
     }
 
-    /// One task that expires unless it is started in time, and is poison when a pull worker of it
-    /// is lost.
+    /// One task that expires unless it is started in time, and is poison when its pull worker is
+    /// lost.
     pub fn expiring(route: Route) -> Self {
         Self { expires_in: Some(2), poison_after: 1, crashes: 0, ..Self::life(route) }
     }
 
-    /// One task whose first failure happens under a breaker; lost workers are counted all the same.
+    /// One task whose first failure happens under a breaker; lost workers count nevertheless.
     pub fn under_breaker(route: Route) -> Self {
         Self { spared: 1, redrives: 0, give_backs: 0, poison_after: 2, ..Self::life(route) }
     }
@@ -83,7 +82,7 @@ impl ModelBounds {
         Self { clients: 2, ..Self::life(route) }
     }
 
-    /// Every world in which the tests see that the protocol holds, by name.
+    /// Every world in which the tests check the protocol, by name.
     pub fn all() -> [(&'static str, Self); 9] {
         [
             ("a life, pulled", Self::life(Route::Pull)),

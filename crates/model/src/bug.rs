@@ -1,30 +1,30 @@
-//! Mistakes that can be planted in the model, to see that the checker finds them.
+//! Bugs that can be planted in the model, to see that the checker finds them.
 //!
-//! The state machine is the real one and cannot be spoilt from here: the bugs are in the store, the
-//! settling, the dispatcher and the reaper around it, where a wrong comparison would be.
+//! The state machine is the real one and stays correct. The bugs are in the store, the settlement,
+//! the dispatcher and the reaper around it.
 
 use crate::bounds::{ModelBounds, Route};
 use crate::law::Law;
 
-/// What tells of a bug.
+/// How a bug shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// A law is broken.
     Broken(Law),
-    /// A task stays unfinished for ever though nothing hinders anybody any more.
+    /// A task stays unfinished forever.
     Stuck,
 }
 
-/// One mistake.
+/// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bug {
-    /// What a worker says is written if the task runs, whatever the token.
+    /// A report is written if the task runs, whatever the token.
     TokenIgnored,
     /// A heartbeat extends the hold whatever the token.
     HeartbeatIgnoresToken,
     /// A heartbeat extends the hold past the deadline.
     HeartbeatPassesDeadline,
-    /// A heartbeat extends a hold that has run out, if nobody has taken the task back yet.
+    /// A heartbeat extends a hold that has run out, if the task was not taken back yet.
     ExtendRevives,
     /// The token is the number of the attempt, which a give-back and a re-drive use again.
     TokenIsAttempt,
@@ -37,10 +37,10 @@ pub enum Bug {
     ExpiryOffByOne,
     /// The reaper writes if the task still runs, whatever the version it read.
     ReaperIgnoresVersion,
-    /// The reaper writes though the hold it judged was extended or detached since, which changes no
-    /// version.
+    /// The reaper writes although the hold it judged was extended or detached since, which changes
+    /// no version.
     ReaperJudgesStaleHold,
-    /// The attempt is counted when it completes and not when it is claimed.
+    /// The attempt is counted when it completes, not when it is claimed.
     AttemptCountedAtCompletion,
     /// A task that was given back keeps the attempt.
     GiveBackCounts,
@@ -48,7 +48,7 @@ pub enum Bug {
     SparedCounts,
     /// A lease, two steps in one write, leaves the first out of the trail.
     LeaseSkipsAStep,
-    /// The policy allows one retry more than it says.
+    /// One retry more than the policy allows is made.
     OneRetryTooMany,
     /// A request to stop leaves the version.
     CancelKeepsVersion,
@@ -56,7 +56,7 @@ pub enum Bug {
     StopIgnoredByCompletion,
     /// The claim takes cancelled tasks too.
     CancelledIsClaimed,
-    /// A completion is accepted from a token that was reaped, while nobody else has the task.
+    /// A completion is accepted from a token that was reaped, while no other worker has the task.
     ReapedTokenCompletes,
     /// A completion is accepted for a dead letter.
     DeadLetterCompletes,
@@ -68,15 +68,15 @@ pub enum Bug {
     RepeatRefused,
     /// A completion that is repeated with another result is accepted.
     RepeatIgnoresResult,
-    /// The reaper does not look at runs that were asked to stop.
+    /// The reaper ignores runs that were asked to stop.
     StopsNotReaped,
-    /// The reaper does not look at what was dispatched and never started.
+    /// The reaper ignores tasks that were dispatched and never started.
     UnstartedNotReaped,
-    /// The reaper does not look at all.
+    /// The reaper does nothing.
     ReaperOff,
-    /// After a crash nobody looks for what waits: only hints tell of it, and those are gone.
+    /// After a crash there is no sweep for waiting tasks, and their hints are lost.
     SweepOff,
-    /// A worker is told that what it said is accepted before that is written.
+    /// A report is acknowledged before it is written.
     AcknowledgedBeforeWritten,
 }
 
@@ -114,7 +114,7 @@ impl Bug {
         Bug::AcknowledgedBeforeWritten,
     ];
 
-    /// What must tell of it.
+    /// How it must show.
     pub const fn finding(self) -> Finding {
         Finding::Broken(match self {
             Bug::TokenIgnored => Law::NewestCompletes,

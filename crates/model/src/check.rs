@@ -1,4 +1,4 @@
-//! Runs the checker, and tells what it found in words.
+//! Runs the checker, and describes what it found.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,27 +1,27 @@
-//! What must always hold.
+//! The laws that always hold.
 //!
-//! Laws about a step compare the row before with the row after and know who wrote; they are checked
-//! at the write, and what they find stays in the world. Laws that speak of a row alone are checked
+//! Laws about a step compare the row before with the row after, and know the author. They are
+//! checked at the write, and a broken law stays in the world. Laws about a row alone are checked
 //! there too: a row changes only by a write or by a tick, and a tick breaks none of them.
 
 use punctual_core::state::State;
 
 use crate::bounds::ModelBounds;
-use crate::row::{Cause, Deed, Mark, ModelRow, Said, Version};
+use crate::row::{Cause, ModelRow, SettleReport, StepKind, StepMark, Version};
 
 /// A sentence that is true in every reachable world: [`Law::sentence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Law {
-    /// Tokens against each other.
+    /// About the order of tokens.
     TokensGrow,
     /// How often a task completes.
     OneCompletion,
     /// Who completes it.
     NewestCompletes,
-    /// What an old token can do: nothing.
+    /// An old token can do nothing.
     Fenced,
-    /// What becomes of a finished task: nothing.
+    /// A finished task stays as it is.
     FinalAbsorbs,
     /// How many attempts there are.
     AttemptsBounded,
@@ -35,11 +35,11 @@ pub enum Law {
     TrailGapless,
     /// The steps in the trail.
     StepsLegal,
-    /// A settle that is said again.
+    /// A repeated settlement.
     RepeatAccepted,
-    /// An answer and what it stands for.
+    /// An answer and its effect.
     AnswersTrue,
-    /// What a worker, or a run that was detached from its node, was promised.
+    /// The promise to a worker, or to a run that was detached from its node.
     LeaseKept,
     /// How long a task is held.
     WithinDeadline,
@@ -68,25 +68,25 @@ impl Law {
         Law::RedrivenRuns,
     ];
 
-    /// What it says.
+    /// The law in words.
     pub const fn sentence(self) -> &'static str {
         match self {
             Law::TokensGrow => "the tokens handed out for a task strictly grow",
             Law::OneCompletion => "a task completes at most once between two re-drives",
-            Law::NewestCompletes => "whoever completes a task holds its newest token",
-            Law::Fenced => "once a token was handed out nothing is changed by an older one",
+            Law::NewestCompletes => "a task is completed with its newest token only",
+            Law::Fenced => "once a token was handed out, older ones change nothing",
             Law::FinalAbsorbs => "a final state is left only by the re-drive of a dead letter",
             Law::AttemptsBounded => "between two re-drives there are at most max_retries + 1 attempts",
             Law::AttemptsCounted => {
                 "every claim is counted once, unless it was given back or failed under a breaker, and every lost worker"
             }
-            Law::NoLeaseAfterCancel => "what was cancelled is never claimed",
-            Law::StopIsKept => "a run that was asked to stop ends cancelled, whatever its worker says",
+            Law::NoLeaseAfterCancel => "a cancelled task is never claimed",
+            Law::StopIsKept => "a run that was asked to stop ends cancelled, whatever its worker reports",
             Law::TrailGapless => "the versions in the trail have no gap and end with the task's",
             Law::StepsLegal => "every step in the trail is one of the diagram",
-            Law::RepeatAccepted => "what was accepted is accepted again and changes nothing",
-            Law::AnswersTrue => "what is answered as accepted is in the trail, with that result",
-            Law::LeaseKept => "nobody else ends a run before the end of the lease that its holder was told last",
+            Law::RepeatAccepted => "an accepted report is accepted again and changes nothing",
+            Law::AnswersTrue => "an accepted report is in the trail, with its result",
+            Law::LeaseKept => "only its holder ends a run before the last lease end that it was promised",
             Law::WithinDeadline => {
                 "a task is held exactly while queued or running, never past the deadline; a hold that ran out stays so"
             }
@@ -124,9 +124,9 @@ impl Laws {
 /// Who writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// The holder of this token, or somebody on its behalf.
+    /// The holder of this token, or the server on its behalf.
     Holder(Version),
-    /// Anybody else.
+    /// Any other.
     Other,
 }
 
@@ -135,20 +135,21 @@ pub(crate) fn broken_by(bounds: &ModelBounds, before: &ModelRow, after: &ModelRo
     let mut broken = Laws::default();
     let newest = before.newest_token();
     if let Author::Holder(token) = author {
-        broken.add_unless(token >= newest || (before.stand, before.hold) == (after.stand, after.hold), Law::Fenced);
+        broken
+            .add_unless(token >= newest || (before.position, before.hold) == (after.position, after.hold), Law::Fenced);
     }
     let begins = after.tokens().count() > before.tokens().count();
     broken.add_unless(!begins || after.handed > before.handed, Law::TokensGrow);
-    let ends = before.stand.state == State::Running && (begins || after.stand.state != State::Running);
+    let ends = before.position.state == State::Running && (begins || after.position.state != State::Running);
     broken.add_unless(!ends || before.promised == 0 || author == Author::Holder(newest), Law::LeaseKept);
     let mut last = *before.trail.last().expect("invariant: a trail begins with the submission");
     for mark in &after.trail[before.trail.len()..] {
         step(&mut broken, last, *mark, before, author);
         last = *mark;
     }
-    broken.add_unless(last.version == after.stand.version && last.to == after.stand.state, Law::TrailGapless);
+    broken.add_unless(last.version == after.position.version && last.to == after.position.state, Law::TrailGapless);
     counts(&mut broken, bounds, after);
-    let held = after.hold.is_some() == after.stand.state.is_held();
+    let held = after.hold.is_some() == after.position.state.is_held();
     let revived =
         !begins && matches!((before.hold, after.hold), (Some(old), Some(new)) if old.ticks == 0 && new.ticks > 0);
     let in_time = after.hold.is_none_or(|hold| hold.ticks <= hold.deadline);
@@ -157,69 +158,70 @@ pub(crate) fn broken_by(bounds: &ModelBounds, before: &ModelRow, after: &ModelRo
 }
 
 /// The laws that one more step breaks.
-fn step(broken: &mut Laws, last: Mark, mark: Mark, before: &ModelRow, author: Author) {
+fn step(broken: &mut Laws, last: StepMark, mark: StepMark, before: &ModelRow, author: Author) {
     broken.add_unless(mark.version == last.version + 1, Law::TrailGapless);
     broken.add_unless(legal(last, mark), Law::StepsLegal);
-    let redriven = last.to == State::DeadLettered && mark.deed == Deed::Redriven;
+    let redriven = last.to == State::DeadLettered && mark.kind == StepKind::Redriven;
     broken.add_unless(!last.to.is_final() || redriven, Law::FinalAbsorbs);
-    broken.add_unless(last.deed != Deed::CancelRequested || mark.deed == Deed::Cancelled, Law::StopIsKept);
-    if mark.deed == Deed::Expired {
-        broken.add_unless(before.times(Deed::Redriven) == 0, Law::RedrivenRuns);
+    broken.add_unless(last.kind != StepKind::CancelRequested || mark.kind == StepKind::Cancelled, Law::StopIsKept);
+    if mark.kind == StepKind::Expired {
+        broken.add_unless(before.times(StepKind::Redriven) == 0, Law::RedrivenRuns);
     }
-    if mark.deed == Deed::Claimed {
-        broken.add_unless(before.times(Deed::Cancelled) == 0, Law::NoLeaseAfterCancel);
+    if mark.kind == StepKind::Claimed {
+        broken.add_unless(before.times(StepKind::Cancelled) == 0, Law::NoLeaseAfterCancel);
     }
-    if mark.deed == Deed::Completed {
+    if mark.kind == StepKind::Completed {
         broken.add_unless(author == Author::Holder(before.newest_token()), Law::NewestCompletes);
     }
 }
 
-/// The laws about how often something was done since the task was submitted or re-driven.
+/// The laws about counts since the task was submitted or re-driven.
 fn counts(broken: &mut Laws, bounds: &ModelBounds, after: &ModelRow) {
     let generation = after.generation();
-    let times = |deed: Deed| generation.iter().filter(|mark| mark.deed == deed).count();
-    let spared = generation.iter().filter(|mark| matches!(mark.deed, Deed::Spared(_))).count();
-    broken.add_unless(times(Deed::Completed) <= 1, Law::OneCompletion);
-    let attempts = times(Deed::Claimed).saturating_sub(times(Deed::GivenBack) + spared);
+    let times = |kind: StepKind| generation.iter().filter(|mark| mark.kind == kind).count();
+    let spared = generation.iter().filter(|mark| matches!(mark.kind, StepKind::Spared(_))).count();
+    broken.add_unless(times(StepKind::Completed) <= 1, Law::OneCompletion);
+    let attempts = times(StepKind::Claimed).saturating_sub(times(StepKind::GivenBack) + spared);
     broken.add_unless(attempts <= usize::from(bounds.max_retries) + 1, Law::AttemptsBounded);
-    let started = match after.trail.last().map(|mark| mark.deed) {
-        Some(Deed::Started(attempt)) => attempt == after.stand.attempts,
+    let started = match after.trail.last().map(|mark| mark.kind) {
+        Some(StepKind::Started(attempt)) => attempt == after.position.attempts,
         _ => true,
     };
-    let lost = times(Deed::Failed(Cause::Lost)) + times(Deed::Spared(Cause::Lost)) == usize::from(after.stand.crashes);
-    broken.add_unless(attempts == usize::from(after.stand.attempts) && started && lost, Law::AttemptsCounted);
+    let lost = times(StepKind::Failed(Cause::Lost)) + times(StepKind::Spared(Cause::Lost))
+        == usize::from(after.position.crashes);
+    broken.add_unless(attempts == usize::from(after.position.attempts) && started && lost, Law::AttemptsCounted);
 }
 
-/// The diagram, written out once more: the machine under test is not asked.
-fn legal(last: Mark, mark: Mark) -> bool {
+/// The state diagram, written again: the machine under test must not judge itself.
+fn legal(last: StepMark, mark: StepMark) -> bool {
     use State::{Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
-    let asked = last.deed == Deed::CancelRequested;
-    match (last.to, mark.deed, mark.to) {
-        (Pending, Deed::Claimed, Queued)
-        | (Queued, Deed::Started(_), Running)
-        | (Queued, Deed::GivenBack, Pending)
-        | (Pending | Queued, Deed::Cancelled, Cancelled)
-        | (Pending | Queued, Deed::Expired, Failed)
-        | (DeadLettered, Deed::Redriven, Pending) => true,
-        (Running, Deed::Cancelled, Cancelled) => asked,
-        (Running, Deed::CancelRequested, Running)
-        | (Running, Deed::Completed, Completed)
-        | (Running, Deed::GivenBack | Deed::Spared(_), Pending)
-        | (Running, Deed::Failed(_), Pending | DeadLettered) => !asked,
+    let asked = last.kind == StepKind::CancelRequested;
+    match (last.to, mark.kind, mark.to) {
+        (Pending, StepKind::Claimed, Queued)
+        | (Queued, StepKind::Started(_), Running)
+        | (Queued, StepKind::GivenBack, Pending)
+        | (Pending | Queued, StepKind::Cancelled, Cancelled)
+        | (Pending | Queued, StepKind::Expired, Failed)
+        | (DeadLettered, StepKind::Redriven, Pending) => true,
+        (Running, StepKind::Cancelled, Cancelled) => asked,
+        (Running, StepKind::CancelRequested, Running)
+        | (Running, StepKind::Completed, Completed)
+        | (Running, StepKind::GivenBack | StepKind::Spared(_), Pending)
+        | (Running, StepKind::Failed(_), Pending | DeadLettered) => !asked,
         _ => false,
     }
 }
 
-/// Whether the trail tells of what a holder said, as it must if that was accepted.
-pub(crate) fn is_told(row: &ModelRow, token: Version, said: Said) -> bool {
-    let next = row.mark_at(token + 1).map(|mark| mark.deed);
-    match said {
-        Said::Completed(letter) => next == Some(Deed::Completed) && row.result == Some(letter),
-        Said::Failed { retryable } => {
-            let cause = Cause::Told { retryable };
-            next == Some(Deed::Failed(cause)) || (retryable && next == Some(Deed::Spared(cause)))
+/// Whether a report is in the trail, as it must be if it was accepted.
+pub(crate) fn is_in_trail(row: &ModelRow, token: Version, report: SettleReport) -> bool {
+    let next = row.mark_at(token + 1).map(|mark| mark.kind);
+    match report {
+        SettleReport::Completed(letter) => next == Some(StepKind::Completed) && row.result == Some(letter),
+        SettleReport::Failed { retryable } => {
+            let cause = Cause::Reported { retryable };
+            next == Some(StepKind::Failed(cause)) || (retryable && next == Some(StepKind::Spared(cause)))
         }
-        Said::Released => next == Some(Deed::GivenBack),
-        Said::Heartbeat => true,
+        SettleReport::Released => next == Some(StepKind::GivenBack),
+        SettleReport::Heartbeat => true,
     }
 }

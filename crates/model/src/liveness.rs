@@ -1,10 +1,10 @@
-//! That every task comes to rest.
+//! Liveness: every task finishes.
 //!
-//! The checker's own `eventually` does not look at cycles and forgets at joins, so the whole graph
-//! is walked here. Two facts are checked: no run goes on forever (the graph has no cycle), and
-//! wherever a task is unfinished something fair can happen (see [`Protocol::is_fair`]), so that no
-//! run stops there. Together: whatever workers, clients, the broker and crashes do, a world in
-//! which time passes, tasks are taken and the reaper looks comes to rest.
+//! The checker's own `eventually` misses cycles and joins, so this walks the whole graph. It checks
+//! two facts. No run goes on forever: the graph has no cycle. And while a task is unfinished, a
+//! fair action is possible (see [`Protocol::is_fair`]), so that no run stops there. Together:
+//! whatever workers, clients, the broker and crashes do, all tasks finish if time passes, tasks are
+//! claimed and the reaper runs.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -19,11 +19,11 @@ use crate::world::{Action, World};
 /// What a walk over the whole graph found.
 #[derive(Debug)]
 pub enum Liveness {
-    /// Every run comes to rest; so many worlds were seen.
-    Rests(usize),
-    /// Nothing fair can happen any more, and a task is unfinished; the shortest trace to it.
+    /// Every run finishes; the number of worlds.
+    Finishes(usize),
+    /// No fair action is possible, and a task is unfinished; the shortest trace to it.
     Stuck(Trace),
-    /// A run can go on for ever: the shortest trace to a world on a cycle or behind one.
+    /// A run can go on forever: the shortest trace to a world on a cycle or behind one.
     Endless(Trace),
 }
 
@@ -35,8 +35,8 @@ pub fn walk(protocol: &Protocol) -> Liveness {
     }
     let mut actions = Vec::new();
     while let Some((number, world)) = graph.open.pop_front() {
-        // A world in which a law is broken ends there, and is the checker's to tell of.
-        let mut goes_on = world.is_at_rest() || !world.broken.is_empty();
+        // A world with a broken law has no successors; the checker reports it.
+        let mut goes_on = world.is_finished() || !world.broken.is_empty();
         protocol.actions(&world, &mut actions);
         for action in actions.drain(..) {
             if let Some(next) = protocol.next_state(&world, action) {
@@ -51,12 +51,12 @@ pub fn walk(protocol: &Protocol) -> Liveness {
     }
     match graph.on_a_cycle() {
         Some(number) => Liveness::Endless(graph.trace_to(protocol, number)),
-        None => Liveness::Rests(graph.found.len()),
+        None => Liveness::Finishes(graph.found.len()),
     }
 }
 
-/// The worlds, numbered in the order in which they were found. As in the checker, a world is known
-/// by its hash.
+/// The worlds, numbered in the order in which they were found. As in the checker, the hash of a
+/// world identifies it.
 #[derive(Default)]
 struct StateGraph {
     numbers: HashMap<u64, usize>,
@@ -82,8 +82,7 @@ impl StateGraph {
         }
     }
 
-    /// What is left, if anything, after everything without a predecessor was taken away, again and
-    /// again.
+    /// A world that is left after worlds without a predecessor were removed, again and again.
     fn on_a_cycle(&self) -> Option<usize> {
         let mut entries = vec![0_usize; self.found.len()];
         for (_, to) in &self.links {

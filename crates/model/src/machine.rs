@@ -1,8 +1,7 @@
-//! The real state machine, asked in the model's small numbers.
+//! The real state machine, in the model's small numbers.
 //!
-//! Every state change of the model is a [`Change`] that [`transition`] made; this module only turns
-//! the question and the answer into other units. The machine is pure, so each question is put to it
-//! once a thread and remembered.
+//! Every state change of the model is a [`Change`] made by [`transition`]; this module only
+//! converts units. The machine is pure, so each result is computed once per thread and cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,11 +15,11 @@ use punctual_core::task::Hold;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 
-use crate::row::{Cause, HoldLeft, Letter, Mark, Stand, Version, small};
+use crate::row::{Cause, HoldLeft, Letter, RowPosition, StepMark, Version, small};
 
 /// [`Event`], as far as it is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Happening {
+pub enum ModelEvent {
     /// [`Event::Claim`].
     Claim(HoldLeft),
     /// [`Event::Start`].
@@ -33,7 +32,7 @@ pub enum Happening {
     Fail {
         /// Why.
         cause: Cause,
-        /// The policy's.
+        /// The retries that the policy allows.
         max_retries: u8,
         /// Lost workers that make a task poison.
         poison_after: u8,
@@ -63,39 +62,39 @@ pub struct Write {
     pub to: State,
     /// The new version.
     pub version: Version,
-    /// The new number of attempts; none leaves it.
+    /// The new number of attempts; none keeps it.
     pub attempts: Option<u8>,
-    /// The new number of lost workers; none leaves it.
+    /// The new number of lost workers; none keeps it.
     pub crashes: Option<u8>,
     /// Whether the run is now asked to stop.
     pub cancel_requested: bool,
-    /// Ticks until it is due; none leaves it.
+    /// Ticks until it is due; none keeps them.
     pub due_in: Option<u8>,
     /// The new hold.
     pub hold: Option<HoldLeft>,
     /// What the run returned.
     pub result: Option<Letter>,
-    /// Whether it does not expire any more.
+    /// Whether the expiry is removed.
     pub expiry_gone: bool,
     /// The steps to append to the trail.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<StepMark>,
 }
 
-/// The instant at which everything happens: only what is left from it is kept.
+/// The instant at which everything happens: rows keep only the time from it.
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 /// A tick, which is also the delay before a retry.
 const TICK_MILLIS: u8 = 100;
 
-type WriteCache = HashMap<(Stand, Happening), Option<Rc<Write>>>;
+type WriteCache = HashMap<(RowPosition, ModelEvent), Option<Rc<Write>>>;
 
 thread_local! {
     static KNOWN: RefCell<WriteCache> = RefCell::default();
     static COMPLETIONS: RefCell<HashMap<(Version, Letter), Rc<Write>>> = RefCell::default();
 }
 
-/// What [`transition`] makes of it; none where it is illegal.
-pub fn decide(stand: Stand, happening: Happening) -> Option<Rc<Write>> {
-    KNOWN.with_borrow_mut(|known| known.entry((stand, happening)).or_insert_with(|| ask(stand, happening)).clone())
+/// The write that [`transition`] makes of it; none if it is illegal.
+pub fn decide(position: RowPosition, event: ModelEvent) -> Option<Rc<Write>> {
+    KNOWN.with_borrow_mut(|known| known.entry((position, event)).or_insert_with(|| ask(position, event)).clone())
 }
 
 /// [`Change::complete_held`].
@@ -104,8 +103,8 @@ pub fn complete_held(token: Version, letter: Letter) -> Rc<Write> {
     COMPLETIONS.with_borrow_mut(|known| Rc::clone(known.entry((token, letter)).or_insert_with(make)))
 }
 
-fn ask(stand: Stand, happening: Happening) -> Option<Rc<Write>> {
-    let change = transition(&Position::from(stand), event(happening), &by()).ok()?;
+fn ask(position: RowPosition, event: ModelEvent) -> Option<Rc<Write>> {
+    let change = transition(&Position::from(position), core_event(event), &by()).ok()?;
     Some(Rc::new(write(&change)))
 }
 
@@ -113,21 +112,21 @@ fn by() -> By<'static> {
     By { now: NOW, node: NodeId::new(1), actor: Actor::Node }
 }
 
-fn event(happening: Happening) -> Event<'static> {
-    match happening {
-        Happening::Claim(left) => Event::Claim(hold(left)),
-        Happening::Start(left) => Event::Start(hold(left)),
-        Happening::Lease(left) => Event::Lease(hold(left)),
-        Happening::Complete(letter) => Event::Complete { result: Some(document(letter)), http_status: None },
-        Happening::Fail { cause, max_retries, poison_after, is_under_breaker } => Event::Fail(Failure {
+fn core_event(event: ModelEvent) -> Event<'static> {
+    match event {
+        ModelEvent::Claim(left) => Event::Claim(hold(left)),
+        ModelEvent::Start(left) => Event::Start(hold(left)),
+        ModelEvent::Lease(left) => Event::Lease(hold(left)),
+        ModelEvent::Complete(letter) => Event::Complete { result: Some(document(letter)), http_status: None },
+        ModelEvent::Fail { cause, max_retries, poison_after, is_under_breaker } => Event::Fail(Failure {
             how: match cause {
-                Cause::Told { .. } => FailedHow::Failed,
+                Cause::Reported { .. } => FailedHow::Failed,
                 Cause::TimedOut => FailedHow::TimedOut,
                 Cause::Lost => FailedHow::Lost,
             },
             error: RunError { code: cause.code().into(), message: "".into(), details: None },
             http_status: None,
-            retryable: cause != Cause::Told { retryable: false },
+            retryable: cause != Cause::Reported { retryable: false },
             retry_after_millis: None,
             policy: RetryPolicy {
                 max_retries: u32::from(max_retries),
@@ -140,11 +139,11 @@ fn event(happening: Happening) -> Event<'static> {
             is_under_breaker,
             random: 0,
         }),
-        Happening::GiveBack => Event::GiveBack(NOW),
-        Happening::Cancel => Event::Cancel,
-        Happening::Stopped => Event::Stopped,
-        Happening::Expire => Event::Expire,
-        Happening::Redrive => Event::Redrive(None),
+        ModelEvent::GiveBack => Event::GiveBack(NOW),
+        ModelEvent::Cancel => Event::Cancel,
+        ModelEvent::Stopped => Event::Stopped,
+        ModelEvent::Expire => Event::Expire,
+        ModelEvent::Redrive => Event::Redrive(None),
     }
 }
 
@@ -165,7 +164,7 @@ fn write(change: &Change) -> Write {
         }),
         result: change.result.as_ref().map(letter),
         expiry_gone: change.edit.as_ref().is_some_and(|edit| edit.expires_at == Some(None)),
-        marks: Mark::read(&change.trail),
+        marks: StepMark::read(&change.trail),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Operations that have read a task and not yet written: what a crash loses, and what others get in
-//! between of.
+//! Operations that have read a task and not yet written it. A crash loses them, and other writes
+//! may come first.
 
 use std::fmt;
 
@@ -7,39 +7,39 @@ use punctual_core::state::State;
 
 use crate::bug::Bug;
 use crate::law::Author;
-use crate::machine::Happening;
+use crate::machine::ModelEvent;
 use crate::protocol::Protocol;
-use crate::row::{Cause, HoldLeft, ModelRow, Said, Stand, Version};
+use crate::row::{Cause, HoldLeft, ModelRow, RowPosition, SettleReport, Version};
 use crate::store::WriteCondition;
 
 /// What an operation is about to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum What {
-    /// What the holder of a token said.
+pub enum PlannedWrite {
+    /// The report of the holder of a token.
     Settle {
         /// The token.
         token: Version,
-        /// What it said.
-        said: Said,
+        /// The report.
+        report: SettleReport,
     },
-    /// The holder of a token was told to stop.
+    /// The holder of a token was asked to stop.
     Stop {
         /// The token.
         token: Version,
     },
-    /// The dispatcher gives back what it claimed: the worker hung up, or the broker refused it.
+    /// The dispatcher gives a claimed task back: the worker hung up, or the broker refused it.
     GiveBack,
-    /// The submitter does not want it any more.
+    /// The submitter cancels it.
     Cancel,
-    /// The operator wants it tried again.
+    /// The operator re-drives it.
     Redrive,
     /// The reaper takes it back.
-    Reap(Reaped),
+    Reap(ReapReason),
 }
 
 /// Why the reaper takes a task back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reaped {
+pub enum ReapReason {
     /// It was not started by its `expires_at`.
     Expired,
     /// It was dispatched and not started in time.
@@ -48,24 +48,24 @@ pub enum Reaped {
     Stopped,
     /// The run went past its deadline.
     TimedOut,
-    /// The worker was not heard of any more, or its node.
+    /// The worker or its node was lost.
     Lost {
         /// Whether it was one of our nodes: those do not die of a task.
         of_node: bool,
     },
 }
 
-/// See the module.
+/// An operation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Operation {
     /// The task's number.
     pub task: usize,
     /// Where the task stood when it was read.
-    pub read: Stand,
-    /// The hold that was read, if the reaper read it: it must still be that when the reaper writes.
+    pub read: RowPosition,
+    /// The hold that the reaper read: its write compares it.
     pub judged: Option<HoldLeft>,
     /// What is to be written.
-    pub what: What,
+    pub what: PlannedWrite,
 }
 
 impl fmt::Display for Operation {
@@ -78,29 +78,31 @@ impl Operation {
     /// On whose behalf it writes.
     pub(crate) fn author(&self) -> Author {
         match self.what {
-            What::Settle { token, .. } | What::Stop { token } => Author::Holder(token),
-            What::GiveBack => Author::Holder(self.read.version),
-            What::Cancel | What::Redrive | What::Reap(_) => Author::Other,
+            PlannedWrite::Settle { token, .. } | PlannedWrite::Stop { token } => Author::Holder(token),
+            PlannedWrite::GiveBack => Author::Holder(self.read.version),
+            PlannedWrite::Cancel | PlannedWrite::Redrive | PlannedWrite::Reap(_) => Author::Other,
         }
     }
 }
 
 impl Protocol {
-    /// What an operation on a task tells the state machine.
-    pub(crate) fn happening(&self, operation: &Operation, row: &ModelRow) -> Happening {
+    /// The event of an operation.
+    pub(crate) fn event(&self, operation: &Operation, row: &ModelRow) -> ModelEvent {
         match operation.what {
-            What::Settle { said: Said::Completed(letter), .. } => Happening::Complete(letter),
-            What::Settle { said: Said::Failed { retryable }, .. } => self.failure(row, Cause::Told { retryable }, 0),
-            What::Settle { said: Said::Released, .. } | What::GiveBack | What::Reap(Reaped::Unstarted) => {
-                Happening::GiveBack
+            PlannedWrite::Settle { report: SettleReport::Completed(letter), .. } => ModelEvent::Complete(letter),
+            PlannedWrite::Settle { report: SettleReport::Failed { retryable }, .. } => {
+                self.failure(row, Cause::Reported { retryable }, 0)
             }
-            What::Settle { said: Said::Heartbeat, .. } => unreachable!("a heartbeat settles nothing"),
-            What::Stop { .. } | What::Reap(Reaped::Stopped) => Happening::Stopped,
-            What::Cancel => Happening::Cancel,
-            What::Redrive => Happening::Redrive,
-            What::Reap(Reaped::Expired) => Happening::Expire,
-            What::Reap(Reaped::TimedOut) => self.failure(row, Cause::TimedOut, self.bounds.poison_after),
-            What::Reap(Reaped::Lost { of_node }) => {
+            PlannedWrite::Settle { report: SettleReport::Released, .. }
+            | PlannedWrite::GiveBack
+            | PlannedWrite::Reap(ReapReason::Unstarted) => ModelEvent::GiveBack,
+            PlannedWrite::Settle { report: SettleReport::Heartbeat, .. } => unreachable!("a heartbeat settles nothing"),
+            PlannedWrite::Stop { .. } | PlannedWrite::Reap(ReapReason::Stopped) => ModelEvent::Stopped,
+            PlannedWrite::Cancel => ModelEvent::Cancel,
+            PlannedWrite::Redrive => ModelEvent::Redrive,
+            PlannedWrite::Reap(ReapReason::Expired) => ModelEvent::Expire,
+            PlannedWrite::Reap(ReapReason::TimedOut) => self.failure(row, Cause::TimedOut, self.bounds.poison_after),
+            PlannedWrite::Reap(ReapReason::Lost { of_node }) => {
                 self.failure(row, Cause::Lost, if of_node { 0 } else { self.bounds.poison_after })
             }
         }
@@ -109,30 +111,30 @@ impl Protocol {
     /// What an operation's write compares.
     pub(crate) fn condition(&self, operation: &Operation) -> WriteCondition {
         let ignored = match operation.what {
-            What::Reap(_) => self.has(Bug::ReaperIgnoresVersion),
-            What::Settle { .. } => self.has(Bug::TokenIgnored),
+            PlannedWrite::Reap(_) => self.has(Bug::ReaperIgnoresVersion),
+            PlannedWrite::Settle { .. } => self.has(Bug::TokenIgnored),
             _ => false,
         };
         if ignored { WriteCondition::StateOnly } else { WriteCondition::Full }
     }
 
-    /// A breaker is open over the task until so many failures were spared. (Who has read another
-    /// row than this one loses, whatever it makes of that.)
-    fn failure(&self, row: &ModelRow, cause: Cause, poison_after: u8) -> Happening {
+    /// A failure. A breaker is open over the task until `spared` failures were not counted. An
+    /// operation that read an older row loses anyway.
+    fn failure(&self, row: &ModelRow, cause: Cause, poison_after: u8) -> ModelEvent {
         let max_retries = self.bounds.max_retries + u8::from(self.has(Bug::OneRetryTooMany));
         let is_under_breaker = row.times_spared() < self.bounds.spared;
-        Happening::Fail { cause, max_retries, poison_after, is_under_breaker }
+        ModelEvent::Fail { cause, max_retries, poison_after, is_under_breaker }
     }
 }
 
-/// What the reaper decides about a task that it was told of, as `punctual_leader::reaper` does.
-pub(crate) fn reaped(row: &ModelRow) -> Option<Reaped> {
-    match (row.stand.state, row.hold) {
-        (State::Pending | State::Queued, _) if row.expires_in == Some(0) => Some(Reaped::Expired),
-        (State::Queued, _) => Some(Reaped::Unstarted),
-        (State::Running, _) if row.stand.cancel_requested => Some(Reaped::Stopped),
-        (State::Running, Some(hold)) if hold.deadline == 0 => Some(Reaped::TimedOut),
-        (State::Running, Some(hold)) => Some(Reaped::Lost { of_node: hold.of_node }),
+/// The decision of the reaper about a task, as in `punctual_leader::reaper`.
+pub(crate) fn reap_reason(row: &ModelRow) -> Option<ReapReason> {
+    match (row.position.state, row.hold) {
+        (State::Pending | State::Queued, _) if row.expires_in == Some(0) => Some(ReapReason::Expired),
+        (State::Queued, _) => Some(ReapReason::Unstarted),
+        (State::Running, _) if row.position.cancel_requested => Some(ReapReason::Stopped),
+        (State::Running, Some(hold)) if hold.deadline == 0 => Some(ReapReason::TimedOut),
+        (State::Running, Some(hold)) => Some(ReapReason::Lost { of_node: hold.of_node }),
         _ => None,
     }
 }

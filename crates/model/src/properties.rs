@@ -1,5 +1,5 @@
-//! What the checker is asked: each law, always; and that the world is not so small that the laws
-//! hold for nothing.
+//! The properties for the checker: each law, always; and some sights, so that no world is too small
+//! to break a law.
 
 use punctual_core::state::State;
 use stateright::Property;
@@ -7,7 +7,7 @@ use stateright::Property;
 use crate::bounds::{ModelBounds, Route};
 use crate::law::Law;
 use crate::protocol::Protocol;
-use crate::row::{Deed, ModelRow};
+use crate::row::{ModelRow, StepKind};
 use crate::world::World;
 
 /// The properties of a world of this size.
@@ -48,48 +48,48 @@ fn always<const LAW: usize>() -> Property<Protocol> {
 fn sights(bounds: &ModelBounds) -> Vec<Property<Protocol>> {
     let mut sights = vec![
         Property::sometimes("a task completes", |_, world: &World| {
-            any(world, |row| row.stand.state == State::Completed)
+            any(world, |row| row.position.state == State::Completed)
         }),
         Property::sometimes("a task becomes a dead letter", |_, world: &World| {
-            any(world, |row| row.stand.state == State::DeadLettered)
+            any(world, |row| row.position.state == State::DeadLettered)
         }),
         Property::sometimes("a running task is cancelled", |_, world: &World| {
-            any(world, |row| row.stand.state == State::Cancelled && row.times(Deed::CancelRequested) > 0)
+            any(world, |row| row.position.state == State::Cancelled && row.times(StepKind::CancelRequested) > 0)
         }),
         Property::sometimes("a write comes too late", |_, world: &World| world.has_a_late_write()),
         Property::sometimes("the reaper has judged a hold that is another now", |_, world: &World| {
             world.has_a_stale_judgement()
         }),
-        Property::sometimes("every task comes to rest", |_, world: &World| world.is_at_rest()),
+        Property::sometimes("every task finishes", |_, world: &World| world.is_finished()),
     ];
     if bounds.max_retries > 0 {
         sights.push(Property::sometimes("a task runs while an older token is about", |_, world: &World| {
-            any(world, |row| row.stand.state == State::Running && row.tokens().count() > 1)
+            any(world, |row| row.position.state == State::Running && row.tokens().count() > 1)
         }));
     }
     if bounds.redrives > 0 {
         sights.push(Property::sometimes("a task completes after a re-drive", |_, world: &World| {
-            any(world, |row| row.stand.state == State::Completed && row.times(Deed::Redriven) > 0)
+            any(world, |row| row.position.state == State::Completed && row.times(StepKind::Redriven) > 0)
         }));
     }
     if bounds.give_backs > 0 {
         sights.push(Property::sometimes("a task completes after it was given back", |_, world: &World| {
-            any(world, |row| row.stand.state == State::Completed && row.times(Deed::GivenBack) > 0)
+            any(world, |row| row.position.state == State::Completed && row.times(StepKind::GivenBack) > 0)
         }));
     }
     if bounds.spared > 0 {
         sights.push(Property::sometimes("a task completes after a failure that was spared", |_, world: &World| {
-            any(world, |row| row.stand.state == State::Completed && row.times_spared() > 0)
+            any(world, |row| row.position.state == State::Completed && row.times_spared() > 0)
         }));
     }
     if bounds.crashes > 0 {
         sights.push(Property::sometimes("a task completes after a crash", |_, world: &World| {
-            world.crashes == 0 && any(world, |row| row.stand.state == State::Completed)
+            world.crashes == 0 && any(world, |row| row.position.state == State::Completed)
         }));
     }
     if bounds.expires_in.is_some() {
         sights.push(Property::sometimes("a task expires", |_, world: &World| {
-            any(world, |row| row.stand.state == State::Failed)
+            any(world, |row| row.position.state == State::Failed)
         }));
     }
     if bounds.tasks.contains(&Route::Pull) {

@@ -1,14 +1,14 @@
-//! What can happen in a world, and what comes of it: the [`Model`] that the checker explores.
+//! The actions in a world and their results: the [`Model`] that the checker explores.
 
 use punctual_core::state::State;
 use stateright::{Model, Property};
 
 use crate::bounds::{ModelBounds, Route};
 use crate::bug::{Bug, Finding};
-use crate::law::{Author, Law, Laws, broken_by, is_told};
+use crate::law::{Author, Law, Laws, broken_by, is_in_trail};
 use crate::machine::decide;
-use crate::operation::{Operation, What, reaped};
-use crate::row::{Deed, HoldLeft, Letter, ModelRow, Said, Version};
+use crate::operation::{Operation, PlannedWrite, reap_reason};
+use crate::row::{HoldLeft, Letter, ModelRow, SettleReport, StepKind, Version};
 use crate::settle::{ModelDecision, WorkerAnswer};
 use crate::world::{Action, World};
 
@@ -17,7 +17,7 @@ use crate::world::{Action, World};
 pub struct Protocol {
     /// How large the world is.
     pub bounds: ModelBounds,
-    /// What is wrong with it.
+    /// The planted bug.
     pub bug: Option<Bug>,
 }
 
@@ -37,24 +37,24 @@ impl Protocol {
         self.bug == Some(bug)
     }
 
-    /// Whether an action happens sooner or later if it goes on being possible. What workers say,
-    /// clients and the broker owe nobody anything; time passes, somebody takes what is due, the
-    /// reaper looks, and the server writes what it set out to write.
+    /// Whether an action happens sooner or later if it stays possible. Time passes, due tasks are
+    /// claimed, the reaper runs, and the server writes its open operations. Workers, clients and
+    /// the broker need not do anything.
     pub fn is_fair(&self, world: &World, action: &Action) -> bool {
         match action {
             Action::Tick | Action::Write(_) => true,
             Action::Claim { taken, .. } => *taken,
-            // A dispatched task whose time cannot run out any more, because it has been given back
-            // as often as the bounds allow, is one whose message gets through.
+            // A dispatched task that was given back as often as the bounds allow cannot run out of
+            // time: its message arrives.
             Action::Start { task, .. } => !self.may_go_back(&world.rows[*task]),
-            Action::Open(Operation { task, what: What::Reap(_), .. }) => self.is_overdue(&world.rows[*task]),
+            Action::Open(Operation { task, what: PlannedWrite::Reap(_), .. }) => self.is_overdue(&world.rows[*task]),
             _ => false,
         }
     }
 
     /// Whether the bounds let the task go back uncounted once more.
     fn may_go_back(&self, row: &ModelRow) -> bool {
-        row.times(Deed::GivenBack) < self.bounds.give_backs
+        row.times(StepKind::GivenBack) < self.bounds.give_backs
     }
 
     fn is_over(&self, world: &World) -> bool {
@@ -83,32 +83,37 @@ impl Protocol {
             if row.hold.is_some_and(|hold| hold.of_node) {
                 actions.push(Action::Beat { task, token, detach: true });
             }
-            let sayable = |said: &Said| *said != Said::Released || self.may_go_back(row) || row.stand.version != token;
-            actions.extend(Said::ALL.into_iter().filter(sayable).map(|said| Action::Settle { task, token, said }));
+            let reportable = |report: &SettleReport| {
+                *report != SettleReport::Released || self.may_go_back(row) || row.position.version != token
+            };
+            actions.extend(SettleReport::ALL.into_iter().filter(reportable).map(|report| Action::Settle {
+                task,
+                token,
+                report,
+            }));
         }
-        let open = |what| Operation { task, read: row.stand, judged: None, what };
+        let open = |what| Operation { task, read: row.position, judged: None, what };
         if self.has_room(world) {
-            actions.push(Action::Open(open(What::Cancel)));
-            if row.times(Deed::Redriven) < self.bounds.redrives {
-                actions.push(Action::Open(open(What::Redrive)));
+            actions.push(Action::Open(open(PlannedWrite::Cancel)));
+            if row.times(StepKind::Redriven) < self.bounds.redrives {
+                actions.push(Action::Open(open(PlannedWrite::Redrive)));
             }
         }
         if world.reaper.is_none() && (self.is_overdue(row) || self.may_seem_dead(row) || may_be_extended(row)) {
-            let judging = |reaped| Operation { judged: row.hold, ..open(What::Reap(reaped)) };
-            actions.extend(reaped(row).map(|reaped| Action::Open(judging(reaped))));
+            let judging = |reaped| Operation { judged: row.hold, ..open(PlannedWrite::Reap(reaped)) };
+            actions.extend(reap_reason(row).map(|reaped| Action::Open(judging(reaped))));
         }
     }
 
     /// Whether the node that holds the task may be taken for dead, rightly or not.
     fn may_seem_dead(&self, row: &ModelRow) -> bool {
-        row.hold.is_some_and(|hold| hold.of_node) && (row.stand.state == State::Running || self.may_go_back(row))
+        row.hold.is_some_and(|hold| hold.of_node) && (row.position.state == State::Running || self.may_go_back(row))
     }
 
-    /// Time passes; but not for a dispatched task that would be given back once more than the
-    /// bounds allow.
+    /// Time passes, unless a dispatched task would be given back once more than the bounds allow.
     fn tick(&self, world: &World) -> Option<World> {
         let stands_still = world.rows.iter().any(|row| {
-            let runs_out = row.stand.state == State::Queued && row.hold.is_some_and(|hold| hold.ticks == 1);
+            let runs_out = row.position.state == State::Queued && row.hold.is_some_and(|hold| hold.ticks == 1);
             runs_out && !self.may_go_back(row)
         });
         let mut after = world.clone();
@@ -122,7 +127,7 @@ impl Protocol {
             return None;
         }
         let mut row = self.claim(&world.rows[task], self.bounds.tasks[task])?;
-        let read = row.stand;
+        let read = row.position;
         let given_up = !taken && read.state.is_held();
         if given_up {
             row.promised = 0;
@@ -131,12 +136,12 @@ impl Protocol {
         }
         let mut after = self.written(world, task, row, Author::Other)?;
         if given_up {
-            after.open(Operation { task, read, judged: None, what: What::GiveBack });
+            after.open(Operation { task, read, judged: None, what: PlannedWrite::GiveBack });
         }
         Some(after)
     }
 
-    /// The world after a row was written, with what that breaks; none if it is as before.
+    /// The world after a write, with the laws that it breaks; none if nothing changes.
     fn written(&self, world: &World, task: usize, row: ModelRow, author: Author) -> Option<World> {
         let before = &world.rows[task];
         if *before == row {
@@ -150,31 +155,33 @@ impl Protocol {
 
     fn completed(&self, world: &World, task: usize, token: Version, letter: Letter) -> Option<World> {
         let mut row = self.complete(&world.rows[task], token, letter)?;
-        row.accepted.push((token, Said::Completed(letter)));
+        row.accepted.push((token, SettleReport::Completed(letter)));
         self.written(world, task, row, Author::Holder(token))
     }
 
-    fn settled(&self, world: &World, task: usize, token: Version, said: Said) -> Option<World> {
+    fn settled(&self, world: &World, task: usize, token: Version, report: SettleReport) -> Option<World> {
         let row = &world.rows[task];
-        match self.judge(row, token, said) {
-            ModelDecision::Answer(WorkerAnswer::Accepted) if !is_told(row, token, said) => {
+        match self.judge(row, token, report) {
+            ModelDecision::Answer(WorkerAnswer::Accepted) if !is_in_trail(row, token, report) => {
                 let mut after = world.clone();
                 after.broken.add_unless(false, Law::AnswersTrue);
                 Some(after)
             }
-            // A completion is written without a read first, and that write would have found the
-            // task so.
-            ModelDecision::Answer(_) | ModelDecision::Write(What::Settle { said: Said::Completed(_), .. }) => None,
-            ModelDecision::Write(what) => self.opened(world, Operation { task, read: row.stand, judged: None, what }),
+            // A completion is written without a read first, and that write would have succeeded.
+            ModelDecision::Answer(_)
+            | ModelDecision::Write(PlannedWrite::Settle { report: SettleReport::Completed(_), .. }) => None,
+            ModelDecision::Write(what) => {
+                self.opened(world, Operation { task, read: row.position, judged: None, what })
+            }
         }
     }
 
     fn opened(&self, world: &World, operation: Operation) -> Option<World> {
-        let reaps = matches!(operation.what, What::Reap(_));
+        let reaps = matches!(operation.what, PlannedWrite::Reap(_));
         if !reaps && !self.has_room(world) {
             return None;
         }
-        decide(operation.read, self.happening(&operation, &world.rows[operation.task]))?;
+        decide(operation.read, self.event(&operation, &world.rows[operation.task]))?;
         let mut after = world.clone();
         if reaps {
             after.reaper = Some(operation);
@@ -184,30 +191,30 @@ impl Protocol {
         Some(after)
     }
 
-    /// The rows stay; what was about to be written is lost, and must not have been acknowledged.
+    /// The rows stay. Open operations are lost, and must not have been acknowledged.
     fn crashed(&self, world: &World) -> World {
         let mut broken = world.broken;
         for operation in world.clients.iter().filter(|_| self.has(Bug::AcknowledgedBeforeWritten)) {
-            if let What::Settle { token, said } = operation.what {
-                broken.add_unless(is_told(&world.rows[operation.task], token, said), Law::AnswersTrue);
+            if let PlannedWrite::Settle { token, report } = operation.what {
+                broken.add_unless(is_in_trail(&world.rows[operation.task], token, report), Law::AnswersTrue);
             }
         }
         World { clients: Vec::new(), reaper: None, crashes: world.crashes - 1, broken, ..world.clone() }
     }
 
     fn wrote(&self, world: &World, operation: &Operation) -> Option<World> {
-        // What the reaper read before the hold ran out it decides when that hold has.
+        // A hold that the reaper read early is judged only after it has run out.
         if operation.judged.is_some_and(|hold| !hold.of_node && !self.has_run_out(hold)) {
             return None;
         }
         let task = operation.task;
         let row = &world.rows[task];
-        let write = decide(operation.read, self.happening(operation, row))?;
+        let write = decide(operation.read, self.event(operation, row))?;
         let held = self.is_still_held(row, operation.judged);
         let mut after = match self.apply(row, &write, self.condition(operation)).filter(|_| held) {
             Some(mut row) => {
-                if let What::Settle { token, said } = operation.what {
-                    row.accepted.push((token, said));
+                if let PlannedWrite::Settle { token, report } = operation.what {
+                    row.accepted.push((token, report));
                 }
                 self.written(world, task, row, operation.author())?
             }
@@ -218,10 +225,9 @@ impl Protocol {
     }
 }
 
-/// Whether a run's hold could be another by the time that the reaper judges it: one that a store
-/// shows late.
+/// Whether a run's hold could be extended before the reaper judges it: a store may show it late.
 fn may_be_extended(row: &ModelRow) -> bool {
-    let runs = row.stand.state == State::Running && !row.stand.cancel_requested;
+    let runs = row.position.state == State::Running && !row.position.cancel_requested;
     runs && row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks < hold.deadline)
 }
 
@@ -262,7 +268,7 @@ impl Model for Protocol {
                 let row = self.extend(&world.rows[task], token, detach)?;
                 self.written(world, task, row, Author::Holder(token))
             }
-            Action::Settle { task, token, said } => self.settled(world, task, token, said),
+            Action::Settle { task, token, report } => self.settled(world, task, token, report),
             Action::Open(operation) => self.opened(world, operation),
             Action::Write(operation) => self.wrote(world, &operation),
             Action::Crash => Some(self.crashed(world)),

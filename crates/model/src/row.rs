@@ -1,8 +1,8 @@
-//! A task as the model's store keeps it: what the lease protocol looks at, in small numbers.
+//! A task in the model's store: the fields of the lease protocol, in small numbers.
 //!
-//! Time is relative: a row says how many ticks are left, and a tick takes one off everywhere. So
-//! time never ends and yet the number of rows is finite. The last fields are not the store's: they
-//! remember what was promised, for the laws to look at.
+//! Time is relative: a row has the ticks that are left, and a tick subtracts one everywhere. So
+//! time never ends, but the number of rows is finite. The ghost fields at the end are not in the
+//! store: the laws need them.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub type Version = u8;
 
 /// [`Position`] in small numbers, with a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stand {
+pub struct RowPosition {
     /// Its state.
     pub state: State,
     /// Its version.
@@ -27,15 +27,15 @@ pub struct Stand {
     pub cancel_requested: bool,
 }
 
-impl From<Stand> for Position {
-    fn from(stand: Stand) -> Self {
-        let Stand { state, version, attempts, crashes, cancel_requested } = stand;
+impl From<RowPosition> for Position {
+    fn from(position: RowPosition) -> Self {
+        let RowPosition { state, version, attempts, crashes, cancel_requested } = position;
         let (version, attempts, crashes) = (u64::from(version), u32::from(attempts), u32::from(crashes));
         Self { state, version, attempts, crashes, cancel_requested }
     }
 }
 
-/// A number of a bounded run in a byte.
+/// A number as a byte.
 pub(crate) fn small(number: impl TryInto<u8>) -> u8 {
     number.try_into().ok().expect("invariant: runs are bounded, and so are all their numbers")
 }
@@ -45,9 +45,9 @@ pub(crate) fn small(number: impl TryInto<u8>) -> u8 {
 pub struct HoldLeft {
     /// Until the hold runs out; at zero it is overdue.
     pub ticks: u8,
-    /// Until no sign of life extends it.
+    /// Until heartbeats no longer extend it.
     pub deadline: u8,
-    /// Whether it is good only while one of our nodes lives.
+    /// Whether it lasts only while one of our nodes lives.
     pub of_node: bool,
 }
 
@@ -58,8 +58,7 @@ impl HoldLeft {
         self.deadline = self.deadline.saturating_sub(1);
     }
 
-    /// Whether it is still the hold that was judged, as `punctual_core::state::ExpectedHold` tells them
-    /// apart.
+    /// Whether it is the judged hold, as `punctual_core::state::ExpectedHold` compares them.
     pub(crate) fn is_as(self, judged: HoldLeft) -> bool {
         (self.ticks, self.of_node) == (judged.ticks, judged.of_node)
     }
@@ -82,41 +81,43 @@ impl Letter {
 /// Why a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// Its worker said so, and whether another attempt could succeed.
-    Told {
-        /// Whether it could.
+    /// Its worker reported it.
+    Reported {
+        /// Whether another attempt could succeed.
         retryable: bool,
     },
     /// It was not done by its deadline.
     TimedOut,
-    /// Its worker was not heard of any more.
+    /// Its worker was lost.
     Lost,
 }
 
 impl Cause {
-    /// The cause that a step tells.
+    /// The cause in a step.
     fn read(outcome: FailedHow, error: &RunError<'_>) -> Self {
         match outcome {
             FailedHow::TimedOut => Cause::TimedOut,
             FailedHow::Lost => Cause::Lost,
-            FailedHow::Failed => Cause::Told { retryable: error.code == Cause::Told { retryable: true }.code() },
+            FailedHow::Failed => {
+                Cause::Reported { retryable: error.code == Cause::Reported { retryable: true }.code() }
+            }
         }
     }
 
-    /// The code under which a worker tells its error.
+    /// The code of the error.
     pub(crate) const fn code(self) -> &'static str {
         match self {
-            Cause::Told { retryable: true } => "again",
-            Cause::Told { retryable: false } => "hopeless",
+            Cause::Reported { retryable: true } => "again",
+            Cause::Reported { retryable: false } => "hopeless",
             Cause::TimedOut => "timeout",
             Cause::Lost => "worker_lost",
         }
     }
 }
 
-/// What a step of the trail was.
+/// The kind of a step of the trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Deed {
+pub enum StepKind {
     /// [`Step::Submitted`].
     Submitted,
     /// [`Step::Claimed`].
@@ -143,45 +144,45 @@ pub enum Deed {
 
 /// One step of the trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark {
+pub struct StepMark {
     /// The version after it.
     pub version: Version,
     /// The state after it.
     pub to: State,
     /// What it was.
-    pub deed: Deed,
+    pub kind: StepKind,
 }
 
-impl Mark {
+impl StepMark {
     /// The steps of a real trail.
-    pub(crate) fn read(trail: &Trail) -> Vec<Mark> {
-        trail.entries().map(|entry| Mark::of(&entry)).collect()
+    pub(crate) fn read(trail: &Trail) -> Vec<StepMark> {
+        trail.entries().map(|entry| StepMark::of(&entry)).collect()
     }
 
-    fn of(entry: &Entry<'_>) -> Mark {
-        let deed = match &entry.step {
-            Step::Submitted | Step::Scheduled { .. } => Deed::Submitted,
-            Step::Claimed => Deed::Claimed,
-            Step::Started { attempt } => Deed::Started(small(*attempt)),
-            Step::Completed { .. } => Deed::Completed,
-            Step::Failed { outcome, error, .. } => Deed::Failed(Cause::read(*outcome, error)),
-            Step::FailedUncounted { outcome, error, .. } => Deed::Spared(Cause::read(*outcome, error)),
-            Step::GivenBack => Deed::GivenBack,
-            Step::CancelRequested => Deed::CancelRequested,
-            Step::Cancelled => Deed::Cancelled,
-            Step::Expired => Deed::Expired,
-            Step::Redriven => Deed::Redriven,
+    fn of(entry: &Entry<'_>) -> StepMark {
+        let kind = match &entry.step {
+            Step::Submitted | Step::Scheduled { .. } => StepKind::Submitted,
+            Step::Claimed => StepKind::Claimed,
+            Step::Started { attempt } => StepKind::Started(small(*attempt)),
+            Step::Completed { .. } => StepKind::Completed,
+            Step::Failed { outcome, error, .. } => StepKind::Failed(Cause::read(*outcome, error)),
+            Step::FailedUncounted { outcome, error, .. } => StepKind::Spared(Cause::read(*outcome, error)),
+            Step::GivenBack => StepKind::GivenBack,
+            Step::CancelRequested => StepKind::CancelRequested,
+            Step::Cancelled => StepKind::Cancelled,
+            Step::Expired => StepKind::Expired,
+            Step::Redriven => StepKind::Redriven,
             Step::Unblocked | Step::DependencyFailed | Step::ParentFailed { .. } | Step::Edited | Step::RunNow => {
                 unreachable!("the model has neither dependencies nor edits")
             }
         };
-        Mark { version: small(entry.version), to: entry.to, deed }
+        StepMark { version: small(entry.version), to: entry.to, kind }
     }
 }
 
-/// What a worker says of a run.
+/// The report of a worker about a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Said {
+pub enum SettleReport {
     /// It succeeded, with this result.
     Completed(Letter),
     /// It failed.
@@ -195,15 +196,15 @@ pub enum Said {
     Heartbeat,
 }
 
-impl Said {
-    /// Everything a worker can say.
-    pub const ALL: [Said; 6] = [
-        Said::Completed(Letter::A),
-        Said::Completed(Letter::B),
-        Said::Failed { retryable: true },
-        Said::Failed { retryable: false },
-        Said::Released,
-        Said::Heartbeat,
+impl SettleReport {
+    /// All reports.
+    pub const ALL: [SettleReport; 6] = [
+        SettleReport::Completed(Letter::A),
+        SettleReport::Completed(Letter::B),
+        SettleReport::Failed { retryable: true },
+        SettleReport::Failed { retryable: false },
+        SettleReport::Released,
+        SettleReport::Heartbeat,
     ];
 }
 
@@ -211,7 +212,7 @@ impl Said {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelRow {
     /// Where the task stands.
-    pub stand: Stand,
+    pub position: RowPosition,
     /// Ticks until it is due.
     pub due_in: u8,
     /// Ticks until it expires, if it does.
@@ -221,25 +222,31 @@ pub struct ModelRow {
     /// What its run returned.
     pub result: Option<Letter>,
     /// Every step so far.
-    pub trail: Vec<Mark>,
-    /// Ghost: the token that was handed out last; zero before the first.
+    pub trail: Vec<StepMark>,
+    /// Ghost: the last token that was handed out; zero before the first.
     pub handed: Version,
-    /// Ghost: for how many ticks the holder of that token has been promised the task.
+    /// Ghost: for how many ticks the task is promised to the holder of that token.
     pub promised: u8,
-    /// Ghost: what was written and answered as accepted.
-    pub accepted: Vec<(Version, Said)>,
+    /// Ghost: the accepted reports.
+    pub accepted: Vec<(Version, SettleReport)>,
 }
 
 impl ModelRow {
     /// A task that was just submitted, due now.
     pub fn submitted(expires_in: Option<u8>) -> Self {
         Self {
-            stand: Stand { state: State::Pending, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
+            position: RowPosition {
+                state: State::Pending,
+                version: 1,
+                attempts: 0,
+                crashes: 0,
+                cancel_requested: false,
+            },
             due_in: 0,
             expires_in,
             hold: None,
             result: None,
-            trail: vec![Mark { version: 1, to: State::Pending, deed: Deed::Submitted }],
+            trail: vec![StepMark { version: 1, to: State::Pending, kind: StepKind::Submitted }],
             handed: 0,
             promised: 0,
             accepted: Vec::new(),
@@ -257,23 +264,23 @@ impl ModelRow {
     }
 
     /// How often a step was taken.
-    pub fn times(&self, deed: Deed) -> usize {
-        self.trail.iter().filter(|mark| mark.deed == deed).count()
+    pub fn times(&self, kind: StepKind) -> usize {
+        self.trail.iter().filter(|mark| mark.kind == kind).count()
     }
 
-    /// How often it failed and that was not counted.
+    /// How many failures were not counted.
     pub fn times_spared(&self) -> usize {
-        self.trail.iter().filter(|mark| matches!(mark.deed, Deed::Spared(_))).count()
+        self.trail.iter().filter(|mark| matches!(mark.kind, StepKind::Spared(_))).count()
     }
 
     /// The step that brought it to `version`.
-    pub(crate) fn mark_at(&self, version: Version) -> Option<Mark> {
+    pub(crate) fn mark_at(&self, version: Version) -> Option<StepMark> {
         self.trail.iter().copied().find(|mark| mark.version == version)
     }
 
     /// The versions at which runs began: the tokens.
     pub fn tokens(&self) -> impl Iterator<Item = Version> {
-        self.trail.iter().filter(|mark| matches!(mark.deed, Deed::Started(_))).map(|mark| mark.version)
+        self.trail.iter().filter(|mark| matches!(mark.kind, StepKind::Started(_))).map(|mark| mark.version)
     }
 
     /// The newest token; zero before the first run.
@@ -283,19 +290,19 @@ impl ModelRow {
 
     /// The versions at which it was dispatched: those of the messages in the broker.
     pub(crate) fn messages(&self) -> impl Iterator<Item = Version> {
-        self.trail.iter().filter(|mark| mark.deed == Deed::Claimed).map(|mark| mark.version)
+        self.trail.iter().filter(|mark| mark.kind == StepKind::Claimed).map(|mark| mark.version)
     }
 
     /// The steps since it was submitted or last re-driven.
-    pub(crate) fn generation(&self) -> &[Mark] {
-        let begin = self.trail.iter().rposition(|mark| mark.deed == Deed::Redriven).unwrap_or(0);
+    pub(crate) fn generation(&self) -> &[StepMark] {
+        let begin = self.trail.iter().rposition(|mark| mark.kind == StepKind::Redriven).unwrap_or(0);
         &self.trail[begin..]
     }
 }
 
 impl fmt::Display for ModelRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stand { state, version, attempts, cancel_requested, .. } = self.stand;
+        let RowPosition { state, version, attempts, cancel_requested, .. } = self.position;
         write!(f, "{} v{version}, {attempts} attempts", state.as_str())?;
         if cancel_requested {
             f.write_str(", asked to stop")?;

@@ -1,20 +1,20 @@
-//! What the server does about what a worker says: the rules of `punctual_scheduler::settle`, in the
-//! model's terms.
+//! How the server settles a report: the rules of `punctual_scheduler::settle`, in the model's
+//! terms.
 //!
-//! A completion is first written blind, as if the token held the task. Everything else, and a
-//! completion that found nothing to write to, is judged by the task as it is read.
+//! A completion is first written blind, as if the token held the task. Other reports, and
+//! completions whose write was lost, are judged after a read.
 
 use punctual_core::state::{Position, State};
 
 use crate::bug::Bug;
-use crate::law::is_told;
+use crate::law::is_in_trail;
 use crate::machine::complete_held;
-use crate::operation::What;
+use crate::operation::PlannedWrite;
 use crate::protocol::Protocol;
-use crate::row::{Cause, Deed, Letter, ModelRow, Said, Version};
+use crate::row::{Cause, Letter, ModelRow, SettleReport, StepKind, Version};
 use crate::store::WriteCondition;
 
-/// What a worker is answered.
+/// The answer to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerAnswer {
     /// Accepted, now or before.
@@ -25,21 +25,21 @@ pub(crate) enum WorkerAnswer {
     Cancelled,
 }
 
-/// What to do about something that was said.
+/// What to do about a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModelDecision {
     /// It needs no change.
     Answer(WorkerAnswer),
-    /// This is to be written.
-    Write(What),
+    /// It needs this write.
+    Write(PlannedWrite),
 }
 
 impl Protocol {
     /// A completion, written without reading the task first.
     pub(crate) fn complete(&self, row: &ModelRow, token: Version, letter: Letter) -> Option<ModelRow> {
         let condition = self.completion_condition(row, token);
-        if condition == WriteCondition::Full && row.stand.version != token {
-            return None; // What `apply` would find; most of what is said is stale, and asking for it takes time.
+        if condition == WriteCondition::Full && row.position.version != token {
+            return None; // As `apply` would find. Most reports are stale, and this is quicker.
         }
         self.apply(row, &complete_held(token, letter), condition)
     }
@@ -47,7 +47,7 @@ impl Protocol {
     fn completion_condition(&self, row: &ModelRow, token: Version) -> WriteCondition {
         let newest = row.newest_token() == token;
         let waived = newest
-            && match row.stand.state {
+            && match row.position.state {
                 State::Pending => self.has(Bug::ReapedTokenCompletes),
                 State::DeadLettered => self.has(Bug::DeadLetterCompletes),
                 State::Completed => self.has(Bug::CompletesTwice),
@@ -62,49 +62,50 @@ impl Protocol {
     }
 
     /// What to do about one item, given its task as it was read.
-    pub(crate) fn judge(&self, row: &ModelRow, token: Version, said: Said) -> ModelDecision {
-        let position = Position::from(row.stand);
+    pub(crate) fn judge(&self, row: &ModelRow, token: Version, report: SettleReport) -> ModelDecision {
+        let position = Position::from(row.position);
         if position.is_asked_to_stop(u64::from(token)) {
-            return ModelDecision::Write(What::Stop { token });
+            return ModelDecision::Write(PlannedWrite::Stop { token });
         }
         if position.is_held_by(u64::from(token)) {
-            return match said {
-                Said::Heartbeat => ModelDecision::Answer(WorkerAnswer::Stale),
-                _ => ModelDecision::Write(What::Settle { token, said }),
+            return match report {
+                SettleReport::Heartbeat => ModelDecision::Answer(WorkerAnswer::Stale),
+                _ => ModelDecision::Write(PlannedWrite::Settle { token, report }),
             };
         }
-        ModelDecision::Answer(self.answer_from_history(row, token, said))
+        ModelDecision::Answer(self.answer_from_history(row, token, report))
     }
 
-    /// The token does not hold the task any more: was this very settlement accepted before?
-    fn answer_from_history(&self, row: &ModelRow, token: Version, said: Said) -> WorkerAnswer {
-        let held = row.mark_at(token).is_some_and(|mark| matches!(mark.deed, Deed::Started(_)));
+    /// The token no longer holds the task: was this report accepted before?
+    fn answer_from_history(&self, row: &ModelRow, token: Version, report: SettleReport) -> WorkerAnswer {
+        let held = row.mark_at(token).is_some_and(|mark| matches!(mark.kind, StepKind::Started(_)));
         let Some(next) = row.mark_at(token + 1).filter(|_| held) else { return WorkerAnswer::Stale };
-        match (next.deed, said) {
-            (Deed::CancelRequested, _) => WorkerAnswer::Cancelled,
+        match (next.kind, report) {
+            (StepKind::CancelRequested, _) => WorkerAnswer::Cancelled,
             _ if self.has(Bug::RepeatRefused) => WorkerAnswer::Stale,
-            (Deed::Completed, Said::Completed(letter))
+            (StepKind::Completed, SettleReport::Completed(letter))
                 if row.result == Some(letter) || self.has(Bug::RepeatIgnoresResult) =>
             {
                 WorkerAnswer::Accepted
             }
-            (Deed::Failed(cause) | Deed::Spared(cause), Said::Failed { retryable })
-                if cause == (Cause::Told { retryable }) =>
+            (StepKind::Failed(cause) | StepKind::Spared(cause), SettleReport::Failed { retryable })
+                if cause == (Cause::Reported { retryable }) =>
             {
                 WorkerAnswer::Accepted
             }
-            (Deed::GivenBack, Said::Released) => WorkerAnswer::Accepted,
+            (StepKind::GivenBack, SettleReport::Released) => WorkerAnswer::Accepted,
             _ => WorkerAnswer::Stale,
         }
     }
 
-    /// Whether everything that was accepted would be accepted again now, and change nothing.
+    /// Whether all accepted reports would be accepted again now, without a change.
     pub(crate) fn repeats_are_accepted(&self, row: &ModelRow) -> bool {
-        row.accepted.iter().all(|&(token, said)| {
-            let writes = matches!(said, Said::Completed(letter) if self.complete(row, token, letter).is_some());
+        row.accepted.iter().all(|&(token, report)| {
+            let writes =
+                matches!(report, SettleReport::Completed(letter) if self.complete(row, token, letter).is_some());
             !writes
-                && self.judge(row, token, said) == ModelDecision::Answer(WorkerAnswer::Accepted)
-                && is_told(row, token, said)
+                && self.judge(row, token, report) == ModelDecision::Answer(WorkerAnswer::Accepted)
+                && is_in_trail(row, token, report)
         })
     }
 }

@@ -1,15 +1,14 @@
-//! The model's store: rows, and writes that are conditional exactly as the contract in
-//! `punctual_core::store` says.
+//! The model's store: conditional writes, by the contract in `punctual_core::store`.
 //!
-//! Called by the [`Protocol`]'s actions. A function that answers none has changed nothing.
+//! Called by the [`Protocol`]'s actions. A function that returns none has changed nothing.
 
 use punctual_core::state::State;
 
 use crate::bounds::{ModelBounds, Route};
 use crate::bug::Bug;
-use crate::machine::{Happening, Write, decide};
+use crate::machine::{ModelEvent, Write, decide};
 use crate::protocol::Protocol;
-use crate::row::{Deed, HoldLeft, Mark, ModelRow, Stand, Version};
+use crate::row::{HoldLeft, ModelRow, RowPosition, StepKind, StepMark, Version};
 
 /// What a write compares; only bugs compare less than all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,48 +17,48 @@ pub(crate) enum WriteCondition {
     Full,
     /// The state alone.
     StateOnly,
-    /// Nothing: the caller has compared what it thought fit.
+    /// Nothing: the caller has compared.
     Waived,
 }
 
 impl Protocol {
-    /// `claim`: a due task is given to the taker; one that has expired fails instead.
+    /// `claim`: a due task goes to the claimant; one that has expired fails instead.
     pub(crate) fn claim(&self, row: &ModelRow, route: Route) -> Option<ModelRow> {
-        let spoilt = self.has(Bug::CancelledIsClaimed) && row.stand.state == State::Cancelled;
-        let stand = if spoilt { Stand { state: State::Pending, ..row.stand } } else { row.stand };
-        if stand.state != State::Pending || row.due_in > 0 {
+        let spoilt = self.has(Bug::CancelledIsClaimed) && row.position.state == State::Cancelled;
+        let position = if spoilt { RowPosition { state: State::Pending, ..row.position } } else { row.position };
+        if position.state != State::Pending || row.due_in > 0 {
             return None;
         }
-        let happening = match (row.expires_in, route) {
-            (Some(0), _) => Happening::Expire,
-            (_, Route::Pull) => Happening::Lease(Self::lease()),
-            (_, Route::Push) => Happening::Claim(Self::node_hold()),
+        let event = match (row.expires_in, route) {
+            (Some(0), _) => ModelEvent::Expire,
+            (_, Route::Pull) => ModelEvent::Lease(Self::lease()),
+            (_, Route::Push) => ModelEvent::Claim(Self::node_hold()),
         };
-        let mut after = self.apply(row, &*decide(stand, happening)?, WriteCondition::Waived)?;
-        if after.stand.state == State::Running {
+        let mut after = self.apply(row, &*decide(position, event)?, WriteCondition::Waived)?;
+        if after.position.state == State::Running {
             self.hand_out(&mut after);
         }
         Some(after)
     }
 
-    /// `start`: what is queued at that version begins.
+    /// `start`: the run of the task that is queued at that version begins.
     pub(crate) fn start(&self, row: &ModelRow, version: Version) -> Option<ModelRow> {
         let spoilt =
-            self.has(Bug::StartsTwice) && row.stand.state == State::Running && row.stand.version == version + 1;
-        let fits = row.stand.state == State::Queued && row.stand.version == version;
+            self.has(Bug::StartsTwice) && row.position.state == State::Running && row.position.version == version + 1;
+        let fits = row.position.state == State::Queued && row.position.version == version;
         if !fits && !spoilt {
             return None;
         }
-        let write = decide(Stand { state: State::Queued, ..row.stand }, Happening::Start(Self::node_hold()))?;
+        let write = decide(RowPosition { state: State::Queued, ..row.position }, ModelEvent::Start(Self::node_hold()))?;
         let mut after = self.apply(row, &write, WriteCondition::Waived)?;
         self.hand_out(&mut after);
         Some(after)
     }
 
-    /// `extend`: a sign of life of the holder, which may detach the run from its node. The answer
-    /// tells it the new end of its lease. A hold that has run out stays so.
+    /// `extend`: a heartbeat of the holder, which may detach the run from its node. The answer has
+    /// the new end of the lease. A hold that has run out is not extended.
     pub(crate) fn extend(&self, row: &ModelRow, token: Version, detach: bool) -> Option<ModelRow> {
-        let Stand { state, version, cancel_requested, .. } = row.stand;
+        let RowPosition { state, version, cancel_requested, .. } = row.position;
         let fits = version == token || self.has(Bug::HeartbeatIgnoresToken);
         if state != State::Running || cancel_requested || !fits {
             return None;
@@ -82,8 +81,8 @@ impl Protocol {
     /// `apply`: one conditional write; none if it was lost.
     pub(crate) fn apply(&self, row: &ModelRow, write: &Write, condition: WriteCondition) -> Option<ModelRow> {
         let fits = match condition {
-            WriteCondition::Full => row.stand.state == write.from && row.stand.version == write.expected_version,
-            WriteCondition::StateOnly => row.stand.state == write.from,
+            WriteCondition::Full => row.position.state == write.from && row.position.version == write.expected_version,
+            WriteCondition::StateOnly => row.position.state == write.from,
             WriteCondition::Waived => true,
         };
         if !fits {
@@ -91,11 +90,11 @@ impl Protocol {
         }
         let write = self.spoilt(row, write);
         let mut after = row.clone();
-        after.stand = Stand {
+        after.position = RowPosition {
             state: write.to,
             version: write.version,
-            attempts: write.attempts.unwrap_or(row.stand.attempts),
-            crashes: write.crashes.unwrap_or(row.stand.crashes),
+            attempts: write.attempts.unwrap_or(row.position.attempts),
+            crashes: write.crashes.unwrap_or(row.position.crashes),
             cancel_requested: write.cancel_requested,
         };
         after.due_in = write.due_in.unwrap_or(row.due_in);
@@ -111,13 +110,13 @@ impl Protocol {
         Some(after)
     }
 
-    /// Whether `overdue` tells this row: its hold has run out, or it has expired waiting.
+    /// Whether `overdue` returns this row: its hold has run out, or it has expired while it waited.
     pub(crate) fn is_overdue(&self, row: &ModelRow) -> bool {
-        match row.stand.state {
+        match row.position.state {
             _ if self.has(Bug::ReaperOff) => false,
             State::Pending => row.expires_in == Some(0),
             State::Queued if self.has(Bug::UnstartedNotReaped) => false,
-            State::Running if self.has(Bug::StopsNotReaped) && row.stand.cancel_requested => false,
+            State::Running if self.has(Bug::StopsNotReaped) && row.position.cancel_requested => false,
             _ => row.hold.is_some_and(|hold| self.has_run_out(hold)),
         }
     }
@@ -143,33 +142,35 @@ impl Protocol {
         HoldLeft { ticks: ModelBounds::DISPATCH, deadline: ModelBounds::DISPATCH, of_node: true }
     }
 
-    /// Remembers the token that a run was given, and what its worker was promised: a hold of one of
-    /// our own nodes is good only while the others take that node for alive, which is no promise.
+    /// Records the token of a run and the promise to its worker. A hold of one of our nodes is no
+    /// promise: it lasts only while the other nodes take that node for alive.
     fn hand_out(&self, row: &mut ModelRow) {
-        row.handed = if self.has(Bug::TokenIsAttempt) { row.stand.attempts } else { row.stand.version };
+        row.handed = if self.has(Bug::TokenIsAttempt) { row.position.attempts } else { row.position.version };
         row.promised = row.hold.filter(|hold| !hold.of_node).map_or(0, |hold| hold.ticks);
     }
 
     /// The write as a planted bug makes it.
     fn spoilt(&self, row: &ModelRow, write: &Write) -> Write {
         let mut write = write.clone();
-        // Where the version was not compared the row counts on from its own.
-        let base = row.stand.version;
+        // If the version was not compared, the row continues from its own.
+        let base = row.position.version;
         write.version = base + write.version - write.expected_version;
         for mark in &mut write.marks {
             mark.version = base + mark.version - write.expected_version;
         }
-        let does = |deed: Deed| write.marks.iter().any(|mark| mark.deed == deed);
-        let spares = write.marks.iter().any(|mark| matches!(mark.deed, Deed::Spared(_)));
-        if self.has(Bug::CancelKeepsVersion) && does(Deed::CancelRequested) {
+        let does = |kind: StepKind| write.marks.iter().any(|mark| mark.kind == kind);
+        let spares = write.marks.iter().any(|mark| matches!(mark.kind, StepKind::Spared(_)));
+        if self.has(Bug::CancelKeepsVersion) && does(StepKind::CancelRequested) {
             renumber(&mut write, base);
-        } else if self.has(Bug::RedriveResetsVersion) && does(Deed::Redriven) {
+        } else if self.has(Bug::RedriveResetsVersion) && does(StepKind::Redriven) {
             renumber(&mut write, 1);
-        } else if self.has(Bug::AttemptCountedAtCompletion) && does(Deed::Claimed) {
+        } else if self.has(Bug::AttemptCountedAtCompletion) && does(StepKind::Claimed) {
             write.attempts = None;
-        } else if self.has(Bug::AttemptCountedAtCompletion) && does(Deed::Completed) {
-            write.attempts = Some(row.stand.attempts + 1);
-        } else if (self.has(Bug::GiveBackCounts) && does(Deed::GivenBack)) || (self.has(Bug::SparedCounts) && spares) {
+        } else if self.has(Bug::AttemptCountedAtCompletion) && does(StepKind::Completed) {
+            write.attempts = Some(row.position.attempts + 1);
+        } else if (self.has(Bug::GiveBackCounts) && does(StepKind::GivenBack))
+            || (self.has(Bug::SparedCounts) && spares)
+        {
             write.attempts = None;
         } else if self.has(Bug::RedriveKeepsExpiry) {
             write.expiry_gone = false;
@@ -184,6 +185,6 @@ impl Protocol {
 fn renumber(write: &mut Write, version: Version) {
     write.version = version;
     for mark in &mut write.marks {
-        *mark = Mark { version, ..*mark };
+        *mark = StepMark { version, ..*mark };
     }
 }

@@ -1,40 +1,40 @@
-//! The world, and the names of what can happen in it.
+//! The world, and the actions in it.
 
 use std::fmt;
 
 use crate::law::Laws;
 use crate::operation::Operation;
-use crate::row::{Letter, ModelRow, Said, Version};
+use crate::row::{Letter, ModelRow, SettleReport, Version};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     /// The tasks, as they are stored.
     pub rows: Vec<ModelRow>,
-    /// What workers, clients and the dispatcher have read and not yet written, in order.
+    /// The open operations of workers, clients and the dispatcher, sorted.
     pub clients: Vec<Operation>,
-    /// What the reaper has read and not yet written.
+    /// The open operation of the reaper.
     pub reaper: Option<Operation>,
     /// Crashes to come.
     pub crashes: u8,
-    /// What was broken on the way here.
+    /// The laws that were broken so far.
     pub broken: Laws,
 }
 
-/// Something that can happen.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Time passes.
     Tick,
-    /// A worker, or the dispatcher, claims a task. If the taker does not get it (the worker hung
-    /// up, the broker refused it) the dispatcher goes on to give it back.
+    /// A worker, or the dispatcher, claims a task. If the claimant does not get it (the worker hung
+    /// up, the broker refused it), the dispatcher gives it back.
     Claim {
         /// The task.
         task: usize,
-        /// Whether the taker gets it.
+        /// Whether the claimant gets it.
         taken: bool,
     },
-    /// The broker delivers the message of this version, and a node starts what it names.
+    /// The broker delivers the message of this version, and a node starts the run.
     Start {
         /// The task.
         task: usize,
@@ -50,7 +50,7 @@ pub enum Action {
         /// The result.
         letter: Letter,
     },
-    /// The holder of a token gives a sign of life.
+    /// The holder of a token sends a heartbeat.
     Beat {
         /// The task.
         task: usize,
@@ -59,33 +59,33 @@ pub enum Action {
         /// Whether the run goes on outside of the node that began it.
         detach: bool,
     },
-    /// The server reads the task to settle what the holder of a token said.
+    /// The server reads the task to settle a report.
     Settle {
         /// The task.
         task: usize,
         /// The token.
         token: Version,
-        /// What it said.
-        said: Said,
+        /// The report.
+        report: SettleReport,
     },
-    /// A client's or the reaper's request reads the task and goes on to write.
+    /// An operation of a client or the reaper reads the task.
     Open(Operation),
-    /// An operation that has read writes.
+    /// An open operation writes.
     Write(Operation),
-    /// The server dies; what was not written is lost.
+    /// The server dies; open operations are lost.
     Crash,
 }
 
 impl World {
-    /// Whether every task has come to rest.
-    pub fn is_at_rest(&self) -> bool {
-        self.rows.iter().all(|row| row.stand.state.is_final())
+    /// Whether every task has finished.
+    pub fn is_finished(&self) -> bool {
+        self.rows.iter().all(|row| row.position.state.is_final())
     }
 
-    /// Whether somebody is about to write who will find the task changed.
+    /// Whether an open operation will find the task changed.
     pub fn has_a_late_write(&self) -> bool {
         self.clients.iter().chain(&self.reaper).any(|operation| {
-            let now = self.rows[operation.task].stand;
+            let now = self.rows[operation.task].position;
             (now.state, now.version) != (operation.read.state, operation.read.version)
         })
     }
@@ -94,7 +94,7 @@ impl World {
     pub fn has_a_stale_judgement(&self) -> bool {
         self.reaper.is_some_and(|Operation { task, read, judged, .. }| {
             let row = &self.rows[task];
-            row.stand == read && row.hold.zip(judged).is_some_and(|(hold, judged)| !hold.is_as(judged))
+            row.position == read && row.hold.zip(judged).is_some_and(|(hold, judged)| !hold.is_as(judged))
         })
     }
 
@@ -117,7 +117,7 @@ impl fmt::Display for Action {
         match self {
             Action::Tick => f.write_str("a tick"),
             Action::Claim { task, taken: true } => write!(f, "task {task} is claimed"),
-            Action::Claim { task, taken: false } => write!(f, "task {task} is claimed for a taker who has left"),
+            Action::Claim { task, taken: false } => write!(f, "task {task} is claimed for a worker that has left"),
             Action::Start { task, version } => write!(f, "task {task} is started by the message of v{version}"),
             Action::Complete { task, token, letter } => {
                 write!(f, "task {task}, token {token}: completed with {letter:?}")
@@ -126,7 +126,7 @@ impl fmt::Display for Action {
             Action::Beat { task, token, detach: true } => {
                 write!(f, "task {task}, token {token}: detached from its node")
             }
-            Action::Settle { task, token, said } => write!(f, "task {task}, token {token}: {said:?} is read for"),
+            Action::Settle { task, token, report } => write!(f, "task {task}, token {token}: {report:?} is read for"),
             Action::Open(operation) => write!(f, "{operation}, to be written"),
             Action::Write(operation) => write!(f, "{operation}, written"),
             Action::Crash => f.write_str("the server crashes"),

@@ -1,4 +1,4 @@
-//! The lease protocol holds, comes to rest, and would be seen not to.
+//! The lease protocol keeps its laws, every task finishes, and planted bugs are found.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use punctual_model::{
 };
 use stateright::Model;
 
-/// Every law in every world, and the worlds are not empty.
+/// Every law holds in every world, and the worlds are not empty.
 #[test]
 fn the_protocol_holds() {
     for (name, bounds) in ModelBounds::all() {
@@ -25,11 +25,11 @@ fn the_protocol_holds() {
 
 /// Whatever happens, no run goes on forever and none stops before all is final.
 #[test]
-fn every_task_comes_to_rest() {
+fn every_task_finishes() {
     for (name, bounds) in ModelBounds::all() {
         let begun = Instant::now();
         match walk(&Protocol::correct(bounds)) {
-            Liveness::Rests(worlds) => println!("{name}: {worlds} worlds, {:.1?}", begun.elapsed()),
+            Liveness::Finishes(worlds) => println!("{name}: {worlds} worlds, {:.1?}", begun.elapsed()),
             Liveness::Stuck(trace) => panic!("{name}: stuck:\n{}", describe(&trace)),
             Liveness::Endless(trace) => panic!("{name}: goes on forever:\n{}", describe(&trace)),
         }
@@ -44,7 +44,7 @@ fn each_planted_bug_is_found() {
             Finding::Broken(law) => shortest_trace(&protocol, law),
             Finding::Stuck => match walk(&protocol) {
                 Liveness::Stuck(trace) => Some(trace),
-                Liveness::Endless(_) | Liveness::Rests(_) => None,
+                Liveness::Endless(_) | Liveness::Finishes(_) => None,
             },
         };
         let trace = trace.unwrap_or_else(|| panic!("{bug:?} is not found by {:?}", bug.finding()));
@@ -52,7 +52,7 @@ fn each_planted_bug_is_found() {
     }
 }
 
-/// A law that no bug breaks might be one that cannot be broken.
+/// A law that no bug breaks may be impossible to break.
 #[test]
 fn every_law_finds_a_bug() {
     let found: BTreeSet<Law> = Bug::ALL
@@ -65,7 +65,7 @@ fn every_law_finds_a_bug() {
     assert_eq!(found, BTreeSet::from(Law::ALL));
 }
 
-/// A heartbeat that comes when the lease has run out is refused, and the worker knows.
+/// A heartbeat after the end of the lease is refused, and the worker knows.
 #[test]
 fn a_late_heartbeat_revives_nothing() {
     let bug = Protocol::with(Bug::ExtendRevives);
@@ -87,16 +87,15 @@ fn a_detached_run_is_kept_from_a_reaper_that_has_read_it() {
     assert!(matches!(beats[..], [Action::Beat { detach: true, .. }]), "{beats:?}");
 }
 
-/// Likewise a lease that was extended when the reaper had been shown its old end.
+/// The same for a lease that was extended after the reaper had read its old end.
 #[test]
 fn a_reaper_with_an_old_view_keeps_an_extended_lease() {
     let beats = beats_that_save(Route::Pull);
     assert!(matches!(beats[..], [Action::Beat { detach: false, .. }]), "{beats:?}");
 }
 
-/// The signs of life on the way on which a reaper that judges a stale hold ends a run that was
-/// promised its task; the protocol as it is goes the same way, and there the reaper's write is
-/// lost.
+/// The heartbeats of the trace in which a reaper with a stale hold ends a run that was promised its
+/// task. The correct protocol takes the same steps, and there the reaper's write is lost.
 fn beats_that_save(route: Route) -> Vec<Action> {
     let bounds = ModelBounds::life(route);
     let bug = Protocol { bounds: bounds.clone(), bug: Some(Bug::ReaperJudgesStaleHold) };
