@@ -15,8 +15,7 @@ use crate::store::{StoreFactory, StoreFixture};
 const TENANT: &str = "acme";
 const TARGET: &str = "https://example.com:443";
 
-/// Stamps the suite over what `$factory` (an expression that gives a `StoreFactory` with a fresh
-/// place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! breakers_conformance {
     ($factory:expr) => {
@@ -155,7 +154,7 @@ pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
     assert_eq!(sums(&fixture, at(121)).await, []);
 }
 
-/// As often as it likes, and also with less.
+/// Any number of times, also with smaller counts.
 pub async fn counts_that_are_reported_again_replace_the_first(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     tell(&fixture, 2, vec![counted(key(), at(60), runs(0, 1))]).await;
@@ -165,7 +164,7 @@ pub async fn counts_that_are_reported_again_replace_the_first(factory: &dyn Stor
     }
 }
 
-/// Of a tenant's breaker all counts of the tenant.
+/// For the breaker of a tenant: all counts of the tenant.
 pub async fn counts_of_open_breakers_are_not_listed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let keys = [
@@ -191,7 +190,7 @@ pub async fn old_counts_are_pruned(factory: &dyn StoreFactory) {
     assert_eq!(sums(&fixture, at(0)).await, [(key(), runs(0, 2))]);
 }
 
-/// However many nodes see at once that it has to.
+/// However many nodes open it at once.
 pub async fn opening_succeeds_once(factory: &dyn StoreFactory) {
     const NODES: usize = 16;
     let fixture = StoreFixture::open(factory).await;
@@ -279,11 +278,11 @@ pub async fn a_probe_is_permitted_to_one(factory: &dyn StoreFactory) {
     let expected = OpenBreaker { half_open: true, next_probe_at: at(220), ..breaker(key()) };
     assert_eq!(only(&fixture).await, expected);
     assert_eq!(permit(&fixture, 219, 280).await, BreakerChange::Kept);
-    // The first one's probe has not ended: it never may.
+    // The probe of the first has not ended, and may never end.
     assert_eq!(permit(&fixture, 220, 280).await, BreakerChange::Changed);
 }
 
-/// Who found nothing to take has not made a probe.
+/// A node that found no task has not made a probe.
 pub async fn a_permission_can_be_returned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -322,7 +321,7 @@ pub async fn only_its_probes_close_a_breaker(factory: &dyn StoreFactory) {
     }
 }
 
-/// The run of a probe may last for longer than it is until the next one.
+/// The run of a probe may last longer than the time until the next one.
 pub async fn an_overtaken_probe_still_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -345,7 +344,7 @@ pub async fn an_overtaken_probe_still_counts(factory: &dyn StoreFactory) {
     assert!(!after.overtaken.contains(&probes[2]));
     assert_eq!(after.overtaken.len(), OpenBreaker::OVERTAKEN_MAX - 1);
     assert!(!close(&fixture, probes[2]).await);
-    // A permission that was given and has no task yet stays so, whatever becomes of those before.
+    // A permission without a task yet stays, whatever happens to earlier probes.
     permit(&fixture, 300, 360).await;
     fail(&fixture, probes[3], 502, "refused").await;
     let after = only(&fixture).await;
@@ -356,7 +355,7 @@ pub async fn an_overtaken_probe_still_counts(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await.overtaken, []);
 }
 
-/// It says nothing. Neither does another task that is; and one that was overtaken moves no time.
+/// It proves nothing. Neither does another task; and an overtaken probe does not move the time.
 pub async fn a_probe_that_is_given_back_does_not_count(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -376,7 +375,7 @@ pub async fn a_probe_that_is_given_back_does_not_count(factory: &dyn StoreFactor
     assert_eq!(only(&fixture).await.next_probe_at, at(285), "the next one is not put off");
 }
 
-/// And the next one may be made in its time. A breaker that opens anew knows nothing of it.
+/// The next probe may be made in its time. A breaker that opens again has forgotten it.
 pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -400,7 +399,7 @@ pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await, breaker(key()));
 }
 
-/// What led to it would open it at once otherwise.
+/// Otherwise the old counts would open it again at once.
 pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (of_tenant, other) = (BreakerKey::of_tenant(TENANT), BreakerKey::new("other", TARGET));
@@ -420,7 +419,7 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     assert_eq!(left().await, [other]);
 }
 
-/// Whether or not a probe is under way; others stay.
+/// Whether or not a probe is under way. Other breakers stay.
 pub async fn a_reset_closes_any_breaker(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let reset = async |key: BreakerKey| reset(&fixture, &key).await;
@@ -436,7 +435,7 @@ pub async fn a_reset_closes_any_breaker(factory: &dyn StoreFactory) {
     assert_eq!(all(&fixture).await, []);
 }
 
-/// Whoever comes next finds it as it was left, a probe that was under way included.
+/// The next process finds it as it was, also a probe that was under way.
 pub async fn breakers_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;

@@ -1,8 +1,8 @@
 //! A wall clock that jumps while a program runs, for black-box tests.
 //!
-//! A program that is started under a [`WallClock`] reads a wall clock that is wrong by as much as
-//! the test says, from the moment it says so; its monotonic clock goes on as before. That is done
-//! by a library that is preloaded, so the program must be linked to the system's C library.
+//! A program that is started under a [`WallClock`] reads a wall clock with an offset that the test
+//! sets, at once. Its monotonic clock continues. A preloaded library does that, so the program must
+//! be linked to the system's C library.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ use crate::shared;
 /// The library's source.
 const SHIM: &str = include_str!("clock/shim.c");
 
-/// The wall clock of whoever is started under it.
+/// The wall clock of programs that are started under it.
 #[derive(Debug)]
 pub struct WallClock {
     library: PathBuf,
@@ -52,7 +52,7 @@ impl WallClock {
     }
 }
 
-/// The library; whoever comes first builds it, while the others wait.
+/// The library. The first process builds it, while the others wait.
 fn built() -> PathBuf {
     let mut key = DefaultHasher::new();
     SHIM.hash(&mut key);

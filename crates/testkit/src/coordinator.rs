@@ -19,10 +19,10 @@ const TTL: u64 = 10_000;
 /// A place for leases of its own, empty at first. Every test makes one.
 #[async_trait]
 pub trait CoordinatorFactory: Send + Sync {
-    /// Opens the coordinator over this place; what was opened over it before is shut down first.
+    /// Opens the coordinator over this place, after the previous one is shut down.
     async fn open(&self) -> Arc<dyn Coordinator>;
 
-    /// Lets so much time pass by the coordinator's clock.
+    /// Lets this much time pass by the coordinator's clock.
     async fn pass(&self, millis: u64);
 }
 
@@ -75,7 +75,7 @@ macro_rules! coordinator_conformance {
     };
 }
 
-/// Whoever comes second is refused, for as long as the lease lasts; other names are other leases.
+/// The second node is refused as long as the lease lasts. Other names are other leases.
 pub async fn one_holder_at_a_time(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::new(u64::MAX >> 1));
@@ -92,7 +92,7 @@ pub async fn one_holder_at_a_time(factory: &dyn CoordinatorFactory) {
     assert!(renew(&coordinator, &held).await, "the holder was not disturbed");
 }
 
-/// Of many who want it at once, one gets it, each time.
+/// Of many nodes at once, one gets it, each time.
 pub async fn a_lease_is_won_by_one(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let mut last = 0;
@@ -131,7 +131,7 @@ pub async fn terms_grow(factory: &dyn CoordinatorFactory) {
     }
 }
 
-/// Renewing extends the lease under its term; whoever lost it, or never had it, renews nothing.
+/// Renewing extends the lease under its term. A node that lost it, or never had it, renews nothing.
 pub async fn renew_keeps_the_term(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::random());
@@ -162,7 +162,7 @@ pub async fn renew_keeps_the_term(factory: &dyn CoordinatorFactory) {
     assert!(renew(&coordinator, &again).await);
 }
 
-/// When its time is over a lease is free, without anybody's doing, and its holder has lost it.
+/// When its time is over, a lease is free by itself, and its holder has lost it.
 pub async fn an_expired_lease_is_free(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::random());
@@ -194,8 +194,8 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
     assert!(acquire(&coordinator, "leader", a).await.is_some());
 }
 
-/// Whoever asks is told who holds the lease and in which term, and nobody once it has run out or
-/// was given up.
+/// Every node sees the holder and the term, and no holder after the lease has run out or was given
+/// up.
 pub async fn every_node_can_read_the_holder(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::new(u64::MAX >> 1));

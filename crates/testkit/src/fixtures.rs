@@ -18,7 +18,7 @@ pub const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
 /// The tenant of a task that names no other.
 pub const TENANT: &str = "acme";
 
-/// How long one run of a task may take, unless the test says otherwise.
+/// How long one run of a task may take by default.
 pub const TIMEOUT_MILLIS: u64 = 300_000;
 
 /// The node that submits the tasks of tests.
@@ -202,7 +202,7 @@ impl TaskBuilder {
         }
     }
 
-    /// So many tasks of this kind, each with an id of its own, in the order of their ids.
+    /// This many tasks of this kind, each with an id of its own, in the order of their ids.
     pub fn times(self, count: usize) -> Vec<NewTask> {
         (0..count).map(|_| self.clone().build()).collect()
     }
@@ -213,7 +213,7 @@ impl TaskBuilder {
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall as `seed` says.
+    /// Dice that depend on `seed` only.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

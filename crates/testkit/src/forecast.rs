@@ -117,7 +117,7 @@ pub async fn tasks_that_no_longer_wait_are_not_counted(factory: &dyn StoreFactor
     let changes = tasks[2..9].iter().map(|task| fixture.change(task, Event::Cancel)).collect();
     assert!(fixture.store.apply(changes).await.expect("apply answers").iter().all(is_done));
     assert_eq!(counted(&fixture).await, [(3, 1)]);
-    // Whoever runs does not wait, and what has come to rest does not either.
+    // Neither running nor finished tasks wait.
     fixture.advance(180_000);
     let running = fixture.lease(tasks[9].lane.id, 10).await.remove(0);
     fixture.apply(&running, complete(None)).await;
@@ -339,7 +339,7 @@ fn time(execute_at: Timestamp) -> Event<'static> {
     Event::Edit(Box::new(Edit { execute_at: Some(execute_at), ..Edit::default() }))
 }
 
-/// A run that failed and is to be retried after so many milliseconds.
+/// A run that failed and is to be retried after this many milliseconds.
 fn retry_after(task: &Task, millis: u64) -> Event<'static> {
     let mut failure = failure(task, FailedHow::Failed, true);
     failure.retry_after_millis = Some(millis);

@@ -1,8 +1,8 @@
 //! A thin JSON client for black-box tests, whose failures show the whole exchange.
 //!
-//! [`ApiClient`] says what a test wants to say, headers and bodies included that no SDK would send;
-//! [`Reply`] is what came back, with the checks that every test needs. It knows the contract's
-//! conventions (problem details, `request-id`), and none of its calls.
+//! [`ApiClient`] sends anything, also headers and bodies that no SDK would send. [`Reply`] is the
+//! answer, with the checks that every test needs. They know the conventions of the API (problem
+//! details, `request-id`), but none of its calls.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 
 use crate::wire::{HttpReader, find};
 
-/// Longer than the longest wait for leases: who has not answered by then hangs.
+/// Longer than the longest wait for leases: a server that has not answered by then hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(90);
 
-/// Who calls: a server, perhaps a tenant, and a pool of connections.
+/// A client: a server, perhaps a tenant, and a pool of connections.
 #[derive(Clone, Debug)]
 pub struct ApiClient {
     base: String,
@@ -263,8 +263,8 @@ pub async fn raw(address: &str, request: impl AsRef<[u8]>) -> Option<RawReply> {
     upload(address, request, b"", 0).await
 }
 
-/// Sends `head`, then `chunk` as many times as told or until nobody reads on, and reads the answer
-/// beside it.
+/// Sends `head`, then `chunk` that many times or until the server stops reading. Reads the answer
+/// meanwhile.
 pub async fn upload(address: &str, head: impl AsRef<[u8]>, chunk: &[u8], times: usize) -> Option<RawReply> {
     let stream =
         TcpStream::connect(address).await.unwrap_or_else(|error| panic!("no connection to {address}: {error}"));
@@ -283,7 +283,7 @@ pub async fn upload(address: &str, head: impl AsRef<[u8]>, chunk: &[u8], times: 
         tokio::select! {
             // The answer came before all was sent, which is what a limit is for.
             answer = &mut reading => answer,
-            // Whether all was taken or the other side has closed: the answer tells.
+            // Whether all was sent or the other side has closed: the answer decides.
             _ = sending => reading.await,
         }
     };

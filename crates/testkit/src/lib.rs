@@ -1,10 +1,9 @@
-//! What Punctual's tests share: the conformance suites of the ports, and fixtures.
+//! The conformance suites of the ports, and fixtures for all tests.
 //!
 //! Adapters stamp the suites ([`store_conformance!`], [`broker_conformance!`],
 //! [`coordinator_conformance!`], [`partitions_conformance!`], [`registry_conformance!`],
-//! [`retention_conformance!`]) in their own test files:
-//! every sentence of a port's contract becomes a test of the same name. The suites
-//! know the ports and nothing of any adapter.
+//! [`retention_conformance!`]) in their own test files: every sentence of a port's contract becomes
+//! a test of the same name. The suites know the ports, not the adapters.
 
 #![allow(clippy::unwrap_used, reason = "this crate is tests: a panic is their verdict")]
 
@@ -34,7 +33,7 @@ pub mod sink;
 pub mod store;
 mod wire;
 
-/// No test of a suite takes this long; one that does hangs.
+/// A test of a suite that takes this long hangs.
 const HANGS_AFTER: Duration = Duration::from_mins(2);
 
 /// Runs one test of a suite on a runtime of its own, and fails it when it hangs.

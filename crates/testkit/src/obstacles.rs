@@ -14,8 +14,7 @@ use crate::store::{StoreFactory, StoreFixture, complete, fail_for_good};
 
 pub use workers::workers_that_hold_tasks_are_listed;
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! obstacles_conformance {
     ($factory:expr) => {
@@ -66,7 +65,7 @@ async fn hold_behind_dead_letters(fixture: &StoreFixture<'_>) {
     set(fixture, Settings { on_dead_letter: OnDeadLetter::Hold, ..Settings::default() }).await;
 }
 
-/// Whatever order they were submitted in; what has completed is not among them.
+/// Whatever the order of submission; completed ones are not among them.
 pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let parents = fixture.insert(task().queue("parents").times(5)).await;
@@ -80,7 +79,7 @@ pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreF
     assert_eq!(running[0].id, parents[0].id);
     fixture.apply(&running[0], complete(None)).await;
     let (told, count) = blockers(&fixture, &child, 2).await;
-    // Its end is not resolved yet, and it is told as what it is.
+    // Its end is not resolved yet, and it is returned in its state.
     assert_eq!(
         (told, count),
         (vec![(parents[3].id, State::Pending, false), (parents[0].id, State::Completed, false)], 5)
@@ -95,7 +94,7 @@ pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreF
     assert_eq!(blockers(&fixture, &alone, 10).await, (Vec::new(), 0), "what had completed is not waited for");
 }
 
-/// Until it is driven again.
+/// Until it is re-driven.
 pub async fn a_dead_letter_that_holds_its_children_is_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     hold_behind_dead_letters(&fixture).await;
@@ -139,7 +138,7 @@ pub async fn the_turn_of_a_key_is_shown(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, &without, 10).await, None);
 }
 
-/// Whoever would go behind it is not counted.
+/// Tasks behind it are not counted.
 pub async fn the_turn_is_shown_for_a_blocked_task(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert((0..3).map(|n| keyed(n - 5).build()).collect()).await;
@@ -154,7 +153,7 @@ pub async fn the_turn_is_shown_for_a_blocked_task(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, &without, 10).await, None);
 }
 
-/// Not after it was driven again, nor when the queue says otherwise.
+/// Not after it was re-driven, nor when the queue is set otherwise.
 pub async fn a_dead_letter_that_holds_its_key_is_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     hold_behind_dead_letters(&fixture).await;
@@ -196,7 +195,7 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     fixture.insert_one(task().push("http://127.0.0.1:1").due(at(-8))).await;
     let own = fixture.insert_one(task().due(at(-5))).await;
     assert_eq!(ahead(&fixture, &own, 100).await, (6, false));
-    // Neither those behind it, nor what is less urgent, elsewhere, or somebody else's.
+    // Neither those behind it, nor less urgent ones, nor those of other queues or tenants.
     for other in [
         task().due(at(-4)),
         task().due(at(-5)),
@@ -209,8 +208,8 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
         fixture.insert_one(other).await;
     }
     assert_eq!(ahead(&fixture, &own, 100).await, (6, false));
-    // What is more urgent goes first whenever it was due; one that waits for its turn does not, and
-    // whoever gets its turn is due from then on.
+    // A more urgent task goes first whenever it was due. A task that waits for its turn does not;
+    // with its turn it is due from then on.
     fixture.insert_one(task().priority(6).due(at(-1))).await;
     fixture.insert((0..4).map(|n| keyed(n - 20).build()).collect()).await;
     fixture.resolve().await;
@@ -223,12 +222,12 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     assert_eq!(ahead(&fixture, &own, 100).await, (4, false));
     fixture.advance(1);
     let last = fixture.insert_one(task().due(at(1))).await;
-    // All that is due and not in hands, but for what is less urgent: whoever got its turn is among
-    // them now.
+    // All due tasks that are not claimed, except less urgent ones. The task that got its turn is
+    // among them now.
     assert_eq!(ahead(&fixture, &last, 100).await, (9, false));
 }
 
-/// A thousand lanes are looked at.
+/// A thousand lanes are read.
 pub async fn a_queue_of_many_lanes_is_counted_from_the_own_lane_on(factory: &dyn StoreFactory) {
     const LANES: usize = 1_000;
     let fixture = StoreFixture::open(factory).await;

@@ -16,8 +16,7 @@ use crate::store::{StoreFactory, StoreFixture};
 const COUNT: u16 = 64;
 const TTL: u64 = 10_000;
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! partitions_conformance {
     ($factory:expr) => {
@@ -36,8 +35,8 @@ macro_rules! partitions_conformance {
     };
 }
 
-/// Its first turn gives it every partition, by number, until the time is over; what was never owned
-/// is not told.
+/// Its first call gives it every partition, by number, until the time is over. Partitions that were
+/// never owned are not returned.
 pub async fn a_lone_node_owns_everything(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(ownership(&fixture).await, []);
@@ -50,14 +49,14 @@ pub async fn a_lone_node_owns_everything(factory: &dyn StoreFactory) {
     };
     assert_eq!(owned, (0..COUNT).map(expected).collect::<Vec<_>>());
     assert_eq!(ownership(&fixture).await, owned);
-    // A turn of nobody else's is no turn of its own.
+    // A call of another node does not renew its own.
     fixture.advance(TTL - 1);
     assert!(ownership(&fixture).await.iter().all(|row| row.owner_at(fixture.now()) == Some(fixture.node)));
     fixture.advance(1);
     assert!(ownership(&fixture).await.iter().all(|row| row.owner_at(fixture.now()).is_none()));
 }
 
-/// What is owned is owned for longer, in the same term, and all of it.
+/// All its partitions are owned for longer, in the same term.
 pub async fn a_turn_renews_what_a_node_owns(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = turn(&fixture, fixture.node).await;
@@ -70,7 +69,7 @@ pub async fn a_turn_renews_what_a_node_owns(factory: &dyn StoreFactory) {
     }
 }
 
-/// Whoever has more than its share gives it up at its next turn, and the newcomer takes that and
+/// A node with more than its share gives the rest up at its next call. The newcomer takes that and
 /// nothing else.
 pub async fn a_newcomer_gets_its_share(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -96,7 +95,8 @@ pub async fn a_newcomer_gets_its_share(factory: &dyn StoreFactory) {
     }
 }
 
-/// Up to the last millisecond it is its own; then the others take it, and it is no member any more.
+/// Up to the last millisecond they are its own. Then the other nodes take them, and it is no longer
+/// a member.
 pub async fn partitions_of_a_silent_node_are_taken(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
@@ -112,8 +112,8 @@ pub async fn partitions_of_a_silent_node_are_taken(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, a).await.len(), usize::from(COUNT / 2));
 }
 
-/// It is nobody's from then on, and the others take it at their next turn; only its own, and twice
-/// is no fault.
+/// They are free from then on, and the other nodes take them at their next call. It frees only its
+/// own, and may leave twice.
 pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, stranger] = nodes();
@@ -134,8 +134,8 @@ pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT), "what was its own once is not any more");
 }
 
-/// After every change of hands the term is greater, be it given up, left, run out or a restart;
-/// never otherwise.
+/// The term grows with every change of owner (given up, left, run out, restarted) and never
+/// otherwise.
 pub async fn terms_grow_with_every_new_owner(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
     let mut last: BTreeMap<Partition, (u64, Option<NodeId>)> = BTreeMap::new();
@@ -166,7 +166,7 @@ pub async fn terms_grow_with_every_new_owner(factory: &dyn StoreFactory) {
             }
         }
     }
-    // Also for whoever comes back.
+    // Also for a node that comes back.
     let [a, ..] = nodes();
     fixture.advance(TTL);
     let before = turn(&fixture, a).await;
@@ -175,8 +175,8 @@ pub async fn terms_grow_with_every_new_owner(factory: &dyn StoreFactory) {
     assert!(before.iter().zip(&again).all(|(before, again)| again.term > before.term));
 }
 
-/// Nodes that come, stay silent, leave and come back, all at once: one owner for every term of
-/// every partition.
+/// Nodes come, stay silent, leave and come back, all at once: every term of every partition has one
+/// owner.
 pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let together = Arc::new(Barrier::new(6));
@@ -215,8 +215,8 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
     assert_eq!(numbers(&told), (0..16).map(Partition::new).collect::<Vec<_>>());
 }
 
-/// More partitions are shared out like those before; what is beyond a smaller count is given up,
-/// and nobody's share.
+/// More partitions are shared like the others. Those beyond a smaller count are given up, and
+/// belong to no share.
 pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
@@ -229,7 +229,7 @@ pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     let (of_a, of_b) = (take(b, 6).await.len(), take(a, 6).await);
     assert_eq!((of_a, of_b), (0, vec![0, 1, 2]));
     assert_eq!(take(b, 6).await, [3, 4, 5]);
-    // One node knows of the new count and the other does not yet.
+    // One node knows the new count, the other does not yet.
     assert_eq!(take(a, 4).await, [0, 1], "two of four");
     assert_eq!(take(b, 4).await, [2, 3], "what is beyond is no share of it");
     let told = ownership(&fixture).await;
@@ -240,9 +240,9 @@ pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     assert_eq!(take(b, 0).await, Vec::<u16>::new(), "of none there is nothing to own");
 }
 
-/// Whoever opens the store gets its share of what is there, whether the process before has left or
-/// not: at once if the store belongs to one process at a time, and otherwise when the time of the
-/// one before is over.
+/// A process that opens the store gets its share, whether the process before has left or not: at
+/// once if the store belongs to one process at a time, otherwise when the time of the one before is
+/// over.
 pub async fn a_restarted_process_gets_its_share(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     turn(&fixture, fixture.node).await;

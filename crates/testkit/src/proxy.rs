@@ -1,10 +1,9 @@
-//! A TCP proxy that misbehaves as a test tells it to: between the product and a server that it
-//! needs.
+//! A TCP proxy that misbehaves on request, between the product and a server that it needs.
 //!
-//! It passes everything on until it is told otherwise: cuts connections, refuses new ones, lets
-//! bytes vanish in one direction or both, delays them, or leads elsewhere. One that knows that
-//! it stands before PostgreSQL can also cut a connection just before or just after a commit. It
-//! runs on a thread of its own, so that it does not depend on what the test is doing.
+//! By default it passes everything on. On request it cuts connections, refuses new ones, holds
+//! bytes back in one direction or both, delays them, or connects to another server. In front of
+//! PostgreSQL it can also cut a connection just before or just after a commit. It runs on a thread
+//! of its own, so that it does not depend on the test's runtime.
 
 mod connection;
 mod frames;
@@ -21,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use crate::eventually::eventually;
 use crate::shared::Port;
 
-/// How long it may take until nobody has a copy of a listener that was closed.
+/// How long it may take until no process has a copy of a closed listener.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Which way bytes go.
@@ -36,9 +35,9 @@ pub enum FlowDirection {
 /// Where a commit is cut. The client sees the same in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutCommit {
-    /// The server is not told to commit.
+    /// The server does not get the commit.
     Before,
-    /// The server has committed, or has said that it could not, and the client never hears of it.
+    /// The server has answered the commit, and the client does not get the answer.
     After,
 }
 
@@ -111,7 +110,7 @@ impl FaultProxy {
         self.shared.sees(|status| status.open.iter().all(|era| *era >= due)).await;
     }
 
-    /// Refuses new connections, as a port does at which nobody listens; open ones stay.
+    /// Refuses new connections, like a port without a listener; open ones stay.
     pub async fn refuse(&self) {
         self.shared.order(|orders| orders.refusing = true);
         self.shared.sees(|status| !status.listening).await;
@@ -174,7 +173,7 @@ enum ServerProtocol {
     Postgres,
 }
 
-/// What the test and the proxy's thread tell each other.
+/// The state that the test and the proxy's thread share.
 #[derive(Debug)]
 struct Shared {
     protocol: ServerProtocol,
@@ -205,12 +204,12 @@ impl Shared {
         self.orders.send_modify(change);
     }
 
-    /// Waits until the proxy's thread is so far.
+    /// Waits until the proxy's thread reports such a status.
     async fn sees(&self, state: impl FnMut(&ProxyStatus) -> bool) {
         self.status.subscribe().wait_for(state).await.expect("invariant: the sender is here");
     }
 
-    /// Waits until it is told so.
+    /// Waits for such orders.
     async fn ordered(&self, state: impl FnMut(&Orders) -> bool) {
         self.orders.subscribe().wait_for(state).await.expect("invariant: the sender is here");
     }
@@ -220,7 +219,7 @@ impl Shared {
     }
 }
 
-/// What the proxy is told to do.
+/// The orders of the test.
 #[derive(Debug)]
 struct Orders {
     server: SocketAddr,

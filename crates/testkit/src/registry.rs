@@ -9,8 +9,7 @@ use punctual_core::upkeep::Prunable;
 use crate::fixtures::{START, at};
 use crate::store::{StoreFactory, StoreFixture};
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! registry_conformance {
     ($factory:expr) => {
@@ -50,7 +49,7 @@ pub async fn presence_is_recorded(factory: &dyn StoreFactory) {
     assert_eq!(one(&fixture, "w-é").await, known);
 }
 
-/// Also twice in a batch; whoever only ever showed a sign of life asks for nothing.
+/// Also twice in a batch. A worker that only sent heartbeats asks for nothing.
 pub async fn a_heartbeat_keeps_what_was_asked_for(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let saw_all = async |seen| fixture.database.record_workers(seen).await.expect("they are remembered");
@@ -65,7 +64,7 @@ pub async fn a_heartbeat_keeps_what_was_asked_for(factory: &dyn StoreFactory) {
     assert_eq!(one(&fixture, "queues").await, at_last(saw("queues", &[], &["x"], START), at(7_000)));
 }
 
-/// A tenant's workers are listed by name, page by page, and nobody else's.
+/// A tenant's workers are listed by name, page by page, without those of other tenants.
 pub async fn workers_are_listed_by_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let names: Vec<String> = (0..25).map(|number| format!("w{:02}", number * 7 % 25)).collect();
@@ -112,8 +111,8 @@ pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
     assert_eq!(one(&fixture, "old").await.first_seen_at, at(9), "who was forgotten is new");
 }
 
-/// The first instant stays, everything else is the latest that it said; who was first is first. The
-/// instants are the store's, whatever a node says, and the others are not touched.
+/// The first instant stays, everything else is the node's latest report; the oldest node is first.
+/// The instants are those of the store's clock, and other nodes are not touched.
 pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(nodes(&fixture).await, []);
@@ -176,7 +175,7 @@ pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
     assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..], "who was silent is known after a restart");
 }
 
-/// A buried node is named no more, and one that nobody knows can be buried too.
+/// A removed node is no longer listed, and an unknown node can be removed too.
 pub async fn a_removed_node_is_gone(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(11), NodeId::new(12)];
@@ -205,7 +204,7 @@ fn saw(name: &str, queues: &[&str], kinds: &[&str], at: Timestamp) -> WorkerPres
     }
 }
 
-/// A node that says nothing of itself, and whose clock is wrong.
+/// A node without any details, and with a wrong clock.
 fn bare(id: NodeId) -> NodePresence {
     NodePresence {
         id,

@@ -17,10 +17,10 @@ use crate::store::{
     StoreFactory, StoreFixture, all_of, assert_same, complete, created, fail_for_good, ids, is_done, replayed,
 };
 
-/// So much later everything of a test is over.
+/// This much later all of a test is expired.
 const LONG_AFTER: i64 = 1_000_000_000;
 
-/// More than any store looks at in one step.
+/// More than any store reads in one step.
 const MANY: usize = 5_000;
 
 /// Stamps the suite over what `$factory` (an expression that gives a
@@ -44,8 +44,7 @@ macro_rules! retention_conformance {
     };
 }
 
-/// Whatever the state it came to rest in, it is gone from every place; and what is removed leaves
-/// room for the same again.
+/// Whatever its final state, a task is removed everywhere, and its key can be used again.
 pub async fn old_history_is_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = one_of_each_end(&fixture).await;
@@ -69,7 +68,7 @@ pub async fn old_history_is_pruned(factory: &dyn StoreFactory) {
     one_of_each_end(&fixture).await;
 }
 
-/// Neither what came to rest at the instant itself nor anything that is not at rest, however old.
+/// Neither a task that finished at the instant itself nor an unfinished one, however old.
 pub async fn younger_and_live_tasks_are_kept(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let blank = || task().created_at(at(-LONG_AFTER)).due(at(-LONG_AFTER));
@@ -223,7 +222,7 @@ pub async fn many_steps_find_all_that_is_over(factory: &dyn StoreFactory) {
     }
     running.sort_unstable_by_key(|task| task.id);
     assert_eq!(running.len(), MANY);
-    // A third is over, a third comes to rest later, a third runs.
+    // A third is expired, a third finishes later, a third runs.
     let third = |number: usize| running.iter().skip(number).step_by(3);
     settle(&fixture, third(0)).await;
     fixture.advance(1_000);
@@ -242,8 +241,8 @@ pub async fn many_steps_find_all_that_is_over(factory: &dyn StoreFactory) {
     assert_eq!(prune_keys(&fixture, at(1), 700).await, 0);
 }
 
-/// Who submits, works and lists while it goes on notices nothing: no call fails, and no page misses
-/// or repeats one that stays.
+/// Submitters, workers and listings notice nothing meanwhile: no call fails, and no page misses or
+/// repeats a task that stays.
 pub async fn work_goes_on_meanwhile(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let staying = fixture.insert(task().queue("later").due(at(LONG_AFTER)).times(30)).await;

@@ -33,8 +33,7 @@ pub use refused::*;
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! schedules_conformance {
     ($factory:expr) => {
@@ -69,7 +68,7 @@ macro_rules! schedules_conformance {
     };
 }
 
-/// The second is refused, whoever is first, and its own id is not there.
+/// The second is refused, and its own id is unknown.
 pub async fn a_name_is_given_once_in_a_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = stored(&fixture, "nightly").await;
@@ -197,7 +196,7 @@ pub async fn list_pages_by_name(factory: &dyn StoreFactory) {
     }
 }
 
-/// By `next_check_at` and then by id; those that look at nothing are not told, nor what is later.
+/// By `next_check_at`, then by id, without those that have none or a later one.
 pub async fn due_lists_the_schedules_to_check(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut expected = Vec::new();
@@ -292,7 +291,7 @@ fn expect_records(records: &[Occurrence], task: &NewTask, many: Covers) {
     assert_eq!((missed.covers, missed.reason.as_str()), (Some(many), "outside_window"));
 }
 
-/// However many are written at once, and nothing of the others is there: no task, no record.
+/// However many are written at once. The others leave no task and no record.
 pub async fn an_advance_needs_the_revision(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -319,7 +318,7 @@ pub async fn an_advance_needs_the_revision(factory: &dyn StoreFactory) {
     assert_eq!(occurrences(&fixture, &was).await.len(), 1);
 }
 
-/// And its own holder writes, also after the time of the lease, as long as nobody else has held it.
+/// Its holder writes even after the end of the lease, until another node has held it.
 pub async fn an_advance_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;

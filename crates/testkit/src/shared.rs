@@ -21,7 +21,7 @@ pub(crate) fn user() -> u32 {
     std::fs::metadata("/proc/self").expect("there is a /proc").uid()
 }
 
-/// The directory that all test processes of this user share, and nobody else.
+/// The directory that only the test processes of this user share.
 pub(crate) fn directory() -> PathBuf {
     let path = std::env::temp_dir().join(format!("punctual-tests-{}", user()));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -47,7 +47,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Reserves a port at which nobody listens.
+    /// Reserves a port without a listener.
     pub(crate) fn reserve() -> Self {
         for _ in 0..1_000 {
             let number = rand::rng().random_range(PORTS);

@@ -1,9 +1,9 @@
 //! The conformance suite of [`punctual_core::store::Store`].
 //!
-//! Each sentence of the port's contract is a function here of the same name; beside them
-//! stand the nasty cases that belong to a sentence, under names of their own, and
-//! [`random_histories_match_a_model`]. [`store_conformance!`](crate::store_conformance)
-//! makes a test of each. Nothing here knows how a store is made.
+//! Each sentence of the port's contract is a function of the same name. Special cases of a sentence
+//! have names of their own, and there is [`random_histories_match_a_model`].
+//! [`store_conformance!`](crate::store_conformance) makes a test of each. Nothing here knows how a
+//! store is made.
 
 mod apply;
 mod batches;
@@ -67,15 +67,15 @@ pub use random::*;
 pub use start::*;
 pub use tokens::*;
 
-/// A place for data of its own, empty at first, that a store is opened over. Every test makes one.
+/// A place for the data of a store, empty at first. Every test makes one.
 #[async_trait]
 pub trait StoreFactory: Send + Sync {
     /// Opens a store over the data of this place, as the process `node`, with `clock` as the
-    /// store's clock. The store that was opened over it before has been closed.
+    /// store's clock. The previous store has been closed.
     async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database>;
 
-    /// Has the database refuse every new task from now on, or none any more: a write of several
-    /// things that fails at the task, whatever was written before it.
+    /// Makes the database refuse every new task, or accept them again. So a write of several things
+    /// fails at the task, after the rest was written.
     async fn refuse_tasks(&self, refused: bool);
 
     /// Damages a row behind the store's back.
@@ -92,7 +92,7 @@ pub enum RowDamage<'a> {
 }
 
 impl RowDamage<'_> {
-    /// The statement that does it, where `literal` writes an id as the database needs it.
+    /// The SQL statement; `literal` formats an id for the database.
     pub fn statement(&self, literal: impl Fn(TaskId) -> String) -> String {
         match self {
             RowDamage::QueueSettings(tenant, queue) => format!(
@@ -103,8 +103,8 @@ impl RowDamage<'_> {
     }
 }
 
-/// Stamps the suite: a test of each sentence, each over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite: a test of each sentence. `$factory` is an expression that returns a
+/// `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! store_conformance {
     ($factory:expr) => {

@@ -1,8 +1,8 @@
 //! One connection through the proxy: two sockets, and the bytes between them in both directions.
 //!
-//! In each direction one half reads and notes when, the other waits as long as it is told to and
-//! writes. What a client says and a server answers is looked at only when it is written, so
-//! that a commit is cut at the moment at which it would have passed.
+//! In each direction one half reads and records the instant; the other waits as ordered and writes.
+//! Messages are parsed only when they are written, so that a commit is cut at the moment at which
+//! it would have passed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(super) async fn carry(mut client: TcpStream, shared: Arc<Shared>) {
             socket.set_zero_linger().ok();
         }
     }
-    // Before it is taken off the open ones: who sees that finds it closed.
+    // Before it is removed from the open connections, so that it is closed by then.
     drop((client, server));
 }
 
@@ -100,7 +100,7 @@ async fn read(mut from: ReadHalf<'_>, pieces: mpsc::Sender<ReadPiece>) -> Result
     }
 }
 
-/// Passes on what a client says, and cuts commits.
+/// Passes the client's messages on, and cuts commits.
 async fn ask(mut passage: Passage<'_>, answer_kept_back: &AtomicU64) -> Result<(), Broken> {
     let mut questions = Questions::default();
     while let Some(piece) = passage.next().await? {
@@ -127,7 +127,7 @@ async fn ask(mut passage: Passage<'_>, answer_kept_back: &AtomicU64) -> Result<(
     passage.end().await
 }
 
-/// Passes on what a server answers, but nothing any more once it was told to commit in vain.
+/// Passes the server's answers on, until the answer to a commit is cut.
 async fn answer(mut passage: Passage<'_>, kept_back: &AtomicU64) -> Result<(), Broken> {
     let mut answers = Answers::default();
     while let Some(piece) = passage.next().await? {
@@ -142,7 +142,7 @@ async fn answer(mut passage: Passage<'_>, kept_back: &AtomicU64) -> Result<(), B
     passage.end().await
 }
 
-/// The way out of one direction: what was read and not yet written.
+/// The output of one direction: bytes that were read and not yet written.
 struct Passage<'a> {
     shared: &'a Shared,
     way: FlowDirection,
@@ -167,7 +167,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Tells the other side that nothing more will come.
+    /// Closes this direction.
     async fn end(&mut self) -> Result<(), Broken> {
         self.flowing(self.way).await;
         match self.to.shutdown().await {

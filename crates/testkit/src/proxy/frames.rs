@@ -31,7 +31,7 @@ pub(super) struct Question {
     pub(super) commit_answered_by: Option<u64>,
 }
 
-/// Takes apart what a client says.
+/// Parses the messages of a client.
 #[derive(Debug)]
 pub(super) struct Questions {
     unread: BytesMut,

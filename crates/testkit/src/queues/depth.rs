@@ -30,8 +30,8 @@ async fn live(fixture: &StoreFixture<'_>) -> u64 {
     told.live.blocked + told.live.pending + told.live.queued + told.live.running
 }
 
-/// The first of a batch that fit, and those of other queues; what runs counts, what has come to
-/// rest does not.
+/// It accepts the first of a batch that fit, and those of other queues. Running tasks count,
+/// finished ones do not.
 pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     depth(&fixture, 3).await;
@@ -97,7 +97,7 @@ pub async fn insert_replays_a_task_of_a_full_queue(factory: &dyn StoreFactory) {
     assert_eq!(replayed(answers.remove(0)).id, first.id);
 }
 
-/// Nobody is to come again for something that will never be.
+/// A submitter must not retry a task that can never be accepted.
 pub async fn insert_refuses_an_unknown_dependency_before_a_full_queue(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     depth(&fixture, 1).await;
@@ -123,7 +123,7 @@ pub async fn insert_refuses_an_unknown_dependency_before_a_full_queue(factory: &
     let are_full = [&answers[1], &answers[3]].into_iter().all(|answer| matches!(answer, Inserted::QueueFull(_)));
     assert!(are_full, "room is all that these lack: {answers:?}");
     assert_eq!(live(&fixture).await, 1);
-    // The key of what was refused is free.
+    // The key of the refused task is free.
     depth(&fixture, 2).await;
     created(insert(&fixture, vec![mail().key("k", 2).build()]).await.remove(0));
 }

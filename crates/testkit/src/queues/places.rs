@@ -98,7 +98,7 @@ pub async fn a_slot_is_free_again_however_its_task_leaves(factory: &dyn StoreFac
     assert_eq!(taken(&fixture, lane).await.len(), 0, "it runs until it has stopped");
     leave(&asked, Event::Stopped).await;
     next().await;
-    // Nobody hears of it again: it is taken back when its hold has run out, as a reaper does.
+    // Its worker is lost: it is taken back when its hold has run out, as by a reaper.
     fixture.advance(crate::store::LEASE_MILLIS);
     let lost = fixture.store.overdue(Vec::new(), 10).await.expect("overdue answers").remove(0);
     leave(&lost, fail(&lost)).await;
@@ -115,7 +115,7 @@ pub async fn a_slot_is_free_again_however_its_task_leaves(factory: &dyn StoreFac
     assert_eq!(taken(&fixture, lane).await.len(), 1);
 }
 
-/// Nobody is stopped; and a raised or removed limit holds at once.
+/// No run is stopped. A raised or removed limit holds at once.
 pub async fn a_lowered_limit_holds_for_later_claims(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(20)).await[0].lane.id;
@@ -137,8 +137,7 @@ pub async fn a_lowered_limit_holds_for_later_claims(factory: &dyn StoreFactory) 
     assert_eq!(taken(&fixture, lane).await.len(), 14);
 }
 
-/// Of whoever may wait for it: a place that came free, a change. Not of tasks in queues without
-/// limits.
+/// A freed slot and a change of a limit, but no tasks in queues without limits.
 pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;
@@ -148,8 +147,8 @@ pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
     let free = fixture.running(mail().queue("free")).await;
     fixture.apply(&free, complete(None)).await;
     fixture.apply(&task, complete(None)).await;
-    // It may be told once more that anything may have changed: a store that is just open has missed
-    // what was told before.
+    // "Anything may have changed" may be reported once more: a store that has just opened has
+    // missed earlier reports.
     let freed = loop {
         let changes = fixture.database.wait_for_limit_changes().await;
         if !changes.freed.is_empty() {

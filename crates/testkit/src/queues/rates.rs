@@ -38,7 +38,7 @@ pub async fn no_more_are_taken_than_there_are_tokens(factory: &dyn StoreFactory)
     assert_eq!(now(&fixture, &[second]).await, (1, Some(100)));
     fixture.advance(250);
     assert_eq!(now(&fixture, &lanes).await, (2, Some(50)));
-    // However long nobody came: the burst, and no more.
+    // However long nothing was claimed: the burst, and no more.
     fixture.advance(3_600_000);
     assert_eq!(now(&fixture, &lanes).await.0, 3);
 

@@ -53,8 +53,8 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     assert_eq!((queue.version, queue.pause), (6, None));
 }
 
-/// Of one that is set, paused, or only used; the first setting of one that is not there is written,
-/// whatever it says.
+/// For a queue that is set, paused or only used. The first setting of an unknown queue is written,
+/// whatever it is.
 pub async fn an_unchanged_queue_is_not_written(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queue = put(&fixture, Settings::default()).await;
@@ -150,7 +150,7 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
     assert!(!exists("other").await);
 }
 
-/// Whether it was used or only set; and nobody goes by what it was set to.
+/// Whether it was used or only set. Its settings no longer apply.
 pub async fn a_removed_queue_is_shown_while_it_has_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let names = async || {
@@ -303,7 +303,7 @@ pub async fn a_pause_ends_by_itself(factory: &dyn StoreFactory) {
     assert!(told(&fixture).await.paused(fixture.now()).is_none());
 }
 
-/// Many claim all the time; what was taken when the pause is answered is all that is ever taken.
+/// Many workers claim all the time. Nothing is claimed after the pause is answered.
 pub async fn a_pause_holds_for_claims_under_way(factory: &dyn StoreFactory) {
     const CLAIMERS: usize = 8;
     let fixture = StoreFixture::open(factory).await;

@@ -68,7 +68,7 @@ pub async fn a_task_waits_for_what_it_depends_on(factory: &dyn StoreFactory) {
     take(&fixture, done.lane.id, &[&done]).await;
 }
 
-/// Neither what never was nor what is another's.
+/// Neither an unknown task nor one of another tenant.
 pub async fn an_unknown_task_cannot_be_depended_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let theirs = fixture.insert_one(task().tenant("other")).await;

@@ -111,8 +111,8 @@ pub async fn an_edited_time_moves_the_turn(factory: &dyn StoreFactory) {
     take(&fixture, lane, &[&first]).await;
 }
 
-/// By default they go on. Where they are held: until it is driven again, removed, or the queue says
-/// otherwise.
+/// By default they continue. If the queue holds them: until it is re-driven or removed, or the
+/// queue is set otherwise.
 pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(keyed(-10)).await;
@@ -147,7 +147,7 @@ pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFac
     take(&fixture, lane, &[&third]).await;
 }
 
-/// More than a step looks at: those of their keys, and those that depend on them.
+/// More than a step reads: those of their keys, and those that depend on them.
 pub async fn a_queue_that_stops_holding_releases_at_once(factory: &dyn StoreFactory) {
     const LETTERS: usize = 1_200;
     let fixture = StoreFixture::open(factory).await;
@@ -182,13 +182,13 @@ async fn blocked(fixture: &StoreFixture<'_>) -> u64 {
     counts.into_iter().filter(|((_, state), _)| *state == State::Blocked).map(|(_, tasks)| tasks).sum()
 }
 
-/// Looks at all that is held.
+/// Checks all held tasks.
 pub(super) async fn review(fixture: &StoreFixture<'_>) {
     fixture.resolve().await;
     fixture.database.review().await.expect("review answers");
 }
 
-/// Removes all that has come to rest.
+/// Removes all finished tasks.
 pub(super) async fn remove_history(fixture: &StoreFixture<'_>) {
     for _ in 0..1_000 {
         if !fixture.database.prune(Prunable::History, fixture.now(), 1_000).await.expect("a step answers").more {
@@ -206,7 +206,7 @@ pub async fn a_turn_passes_on_however_its_task_ends(factory: &dyn StoreFactory) 
     fixture.advance(10);
     fixture.resolve().await;
     fixture.apply(&tasks[0], Event::Cancel).await;
-    // One that is not the first goes without anybody noticing.
+    // Removing one that is not the first changes nothing.
     fixture.apply(&tasks[2], Event::Cancel).await;
     let running = take(&fixture, lane, &[&tasks[1]]).await.remove(0);
     let stopping = fixture.apply(&running, Event::Cancel).await;

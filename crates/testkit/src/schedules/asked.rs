@@ -1,4 +1,4 @@
-//! Runs that somebody asked for under a key, edits within an advance, and what counts as a run.
+//! Runs that were triggered under a key, edits within an advance, and what counts as a run.
 
 use punctual_core::ids::TaskId;
 use punctual_core::schedules::plan::Origin;
@@ -42,8 +42,8 @@ pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 3);
 }
 
-/// A task that was submitted under it, another tenant's and another schedule's are the same to it;
-/// who is lost leaves nothing.
+/// Whether a task or another schedule uses it; another tenant may use it too. A lost advance leaves
+/// nothing.
 pub async fn a_key_triggers_one_run(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
@@ -68,7 +68,7 @@ pub async fn a_key_triggers_one_run(factory: &dyn StoreFactory) {
     assert_eq!(owner(&fixture, "l").await, None, "and its key is free");
 }
 
-/// The task is none until then, and nobody is told of it.
+/// The task does not exist until then, and no waiting lane is returned.
 pub async fn a_waiting_occurrence_knows_the_task_of_its_key(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;

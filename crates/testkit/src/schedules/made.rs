@@ -130,7 +130,7 @@ pub(crate) async fn occurrences(fixture: &StoreFixture<'_>, schedule: &Schedule)
     fixture.schedules.occurrences(schedule.id, None, 1_000).await.unwrap()
 }
 
-/// The lease as somebody holds it now; whoever held it before is pushed out.
+/// A lease that this node holds now; a previous holder loses it.
 pub(crate) async fn lead(fixture: &StoreFixture<'_>, node: NodeId) -> LeaderLease {
     if let Some(held) = fixture.database.holder(LEADER).await.unwrap() {
         fixture.database.release(&held).await.unwrap();

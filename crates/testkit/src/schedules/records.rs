@@ -11,7 +11,7 @@ use super::made::{advance, done, due, fired, get, occurrences, of_schedule, reco
 use crate::fixtures::{TENANT, at};
 use crate::store::{StoreFactory, StoreFixture, all_of, complete};
 
-/// Whatever the revision says; the count of runs stays true.
+/// Whatever the revision. The count of runs stays true.
 pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -35,7 +35,7 @@ pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
     assert_eq!(get(&fixture, &was).await.unwrap().progress.run_count, 1);
 }
 
-/// To what became of it; what was decided otherwise meanwhile keeps its record.
+/// To its final outcome. An instant that was decided otherwise meanwhile keeps its record.
 pub async fn a_waiting_occurrence_changes_its_record(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -107,7 +107,7 @@ pub async fn waiting_occurrences_are_listed_in_order(factory: &dyn StoreFactory)
     assert_eq!(all.remove(0).buffered, expected, "as a look tells it too");
 }
 
-/// Waiting, running, asked to stop, at rest, removed: as it is at each look.
+/// Waiting, running, asked to stop, finished or removed, as it is at each read.
 pub async fn a_fired_task_is_watched_until_it_finishes(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -152,7 +152,7 @@ pub async fn occurrences_page_from_the_newest(factory: &dyn StoreFactory) {
     }
 }
 
-/// A step removes so many at the most, and what is younger stays.
+/// A step removes at most its limit, and younger records stay.
 pub async fn old_occurrences_are_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;

@@ -10,7 +10,7 @@ use super::{MINUTE, advance, fired, of_schedule};
 use crate::fixtures::{TENANT, at};
 use crate::store::{StoreFactory, StoreFixture, all_of};
 
-/// Writes advances that must fail, and looks whether everything is as it was.
+/// Writes advances that must fail, and checks that nothing has changed.
 async fn fails(fixture: &StoreFixture<'_>, schedules: &[&Schedule], advances: Vec<Advance>) {
     let look = async || {
         let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! `claim`: which tasks it takes, in which order, and what it tells.
+//! `claim`: which tasks it takes, in which order, and what it returns.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,8 @@ pub async fn claim_keeps_its_limits_over_many_lanes(factory: &dyn StoreFactory) 
     assert_eq!(fixture.claim(rest).await.tasks.len(), 400 - 50 - 9);
 }
 
-/// What is due a millisecond after the store's now stays, for the first attempt and for a retry.
+/// A task that is due a millisecond after the store's now stays, for the first attempt and for a
+/// retry.
 pub async fn claim_takes_nothing_early(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let now = fixture.insert_one(task().due(START)).await;
@@ -85,9 +86,9 @@ pub async fn claim_takes_nothing_early(factory: &dyn StoreFactory) {
     assert_same(&fixture.get(&late).await, &late);
 }
 
-/// A worker's claim that looks ahead takes what is due by its instant and nothing later, `RUNNING`
-/// from the due instant on; what is due already is taken now. One that does not look ahead takes
-/// nothing early, also in the same call.
+/// A worker's claim that looks ahead takes tasks due by its instant and none later, `RUNNING` from
+/// the due instant on. Tasks that are due already are taken now. A claim that does not look ahead
+/// takes nothing early, also in the same call.
 pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let due = fixture.insert_one(task().due(START)).await;
@@ -118,7 +119,7 @@ pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &d
     assert_eq!(ids(&fixture.lease(other.lane.id, 10).await), [other.id]);
 }
 
-/// Each visited lane is told once, with the first due instant that is left in it.
+/// Each visited lane is returned once, with the first due instant that is left in it.
 pub async fn claim_returns_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = |stored: &[Task]| stored[0].lane.id;
@@ -140,7 +141,7 @@ pub async fn claim_returns_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     ]);
     assert_eq!(next_due(&claimed), expected);
 
-    // The limit ends the claim in the first lane: what is told of the second, if anything, is still
+    // The limit ends the claim in the first lane. An answer about the second, if any, is still
     // true.
     let lanes = vec![(lane(&left), 5), (lane(&unvisited), 5)];
     let claimed = fixture.claim(Claim { lanes, limit: 1, claimant: dispatcher() }).await;
@@ -153,7 +154,7 @@ pub async fn claim_returns_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     assert_eq!(next_due(&claimed), BTreeMap::from([(lane(&later), Some(at(60_000)))]));
 }
 
-/// Attempts and version have grown in what the claimant is given and in what anybody reads.
+/// Attempts and version have grown, in the claimant's answer and in every read.
 pub async fn claim_counts_the_attempt(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queued = fixture.insert_one(task().queue("push").push("http://a.test:80")).await;
@@ -211,7 +212,7 @@ pub async fn claim_answers_claims_one_after_the_other(factory: &dyn StoreFactory
     assert!(answers[1].tasks.iter().all(|task| task.state() == State::Queued));
 }
 
-/// Whoever takes a task is given all of it, as `get` would.
+/// The claimant gets whole tasks, as `get` returns them.
 pub async fn claim_gives_whole_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for claimant in [dispatcher(), worker("w")] {
@@ -225,7 +226,7 @@ pub async fn claim_gives_whole_tasks(factory: &dyn StoreFactory) {
     }
 }
 
-/// A lane that nobody made is as good as an empty one.
+/// An unknown lane counts as an empty one.
 pub async fn claim_of_an_unknown_lane_gives_nothing(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert_one(task()).await;
@@ -236,7 +237,7 @@ pub async fn claim_of_an_unknown_lane_gives_nothing(factory: &dyn StoreFactory) 
     assert!(claimed.next_due.iter().all(|(_, due)| due.is_none()));
 }
 
-/// What a claim told of its lanes, each told once.
+/// The lanes in the answer of a claim, each once.
 pub(super) fn next_due(claimed: &Claimed) -> BTreeMap<LaneId, Option<Timestamp>> {
     let told: BTreeMap<_, _> = claimed.next_due.iter().copied().collect();
     assert_eq!(told.len(), claimed.next_due.len(), "a lane is told twice: {:?}", claimed.next_due);
@@ -247,8 +248,7 @@ fn later(from_millis: i64, millis: u64) -> Timestamp {
     at(from_millis + i64::try_from(millis).unwrap())
 }
 
-/// A claim of many large tasks stops at its bytes, however many are asked for; the rest is there
-/// for the next.
+/// A claim of many large tasks stops at its limit of bytes; the rest is left for the next claim.
 pub async fn claim_is_bounded_in_bytes(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let size = limits::CLAIM_PAYLOAD / 4;

@@ -17,9 +17,9 @@ use crate::fixtures::{at, task};
 const COUNT: u16 = 4;
 const TTL: u64 = 10_000;
 
-/// A term that was never given out, that another has taken over, or that was given up: the claim
-/// takes nothing of any lane, fails nothing, and says nothing of when they are due. Other claims of
-/// the same call are made as ever.
+/// With a term that was never given out, was taken over or was given up, the claim takes nothing of
+/// any lane, fails nothing, and returns no due instants. Other claims of the same call are not
+/// affected.
 pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().push("http://a.test:80").times(8)).await;
@@ -57,7 +57,7 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     assert!(answers.iter().all(|claimed| claimed.expired == 0));
     assert_eq!([0, 2, 3].map(|place| answers[place].next_due.len()), [1; 3]);
 
-    // Run out, and not taken by anybody: nobody else dispatches them.
+    // Run out, but not taken over: no other node dispatches them.
     fixture.advance(TTL);
     let claimed = claim(&fixture, &lanes, 1, good.clone()).await;
     assert_eq!((claimed.not_owned, claimed.expired, ids(&claimed.tasks)), (vec![], 1, vec![stored[3].id]));
@@ -83,8 +83,8 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     assert_eq!(fixture.get(&stored[6]).await.state(), State::Pending);
 }
 
-/// As long as nobody else has held the lease, run out or not, its holder applies changes as anybody
-/// does; then none.
+/// Until another node has held the lease, its holder applies changes, even after it has run out;
+/// then none.
 pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(6)).await;

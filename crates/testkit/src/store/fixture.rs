@@ -1,5 +1,5 @@
-//! A store under test, with the clock that it goes by and the short forms of calls that
-//! tests make over and over. A call that fails fails the test.
+//! A store under test, with its clock and short forms of frequent calls. A call that fails fails
+//! the test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl<'a> StoreFixture<'a> {
         Self::open_with(factory, clock).await
     }
 
-    /// Has the database refuse every new task, or none any more.
+    /// Makes the database refuse every new task, or accept them again.
     pub async fn refuse_tasks(&self, refused: bool) {
         self.factory.refuse_tasks(refused).await;
     }
@@ -76,7 +76,7 @@ impl<'a> StoreFixture<'a> {
         self.factory.damage(damage).await;
     }
 
-    /// What the store's clock says.
+    /// The instant of the store's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -135,7 +135,7 @@ impl<'a> StoreFixture<'a> {
         answers.pop().expect("there is one")
     }
 
-    /// The change that `event` makes of `task` as it stands there.
+    /// The change that `event` makes of `task`.
     pub fn change(&self, task: &Task, event: Event<'_>) -> (TaskId, Change) {
         (task.id, transition(&task.position, event, &self.by()).expect("the test's event is legal"))
     }
@@ -154,7 +154,7 @@ impl<'a> StoreFixture<'a> {
         self.get(task).await
     }
 
-    /// A sign of life from the holder of `task`.
+    /// A heartbeat from the holder of `task`.
     pub async fn beat(
         &self,
         task: &Task,
@@ -225,7 +225,7 @@ impl<'a> StoreFixture<'a> {
         told
     }
 
-    /// Works off all that is left to the resolver; gives how many tasks it touched.
+    /// Runs the resolver until nothing is left, and returns how many tasks it touched.
     pub async fn resolve(&self) -> usize {
         let mut tasks = 0;
         loop {
@@ -237,7 +237,7 @@ impl<'a> StoreFixture<'a> {
         }
     }
 
-    /// The ids of what is overdue, in some order.
+    /// The ids of overdue tasks, in some order.
     pub async fn overdue(&self, dead: Vec<NodeId>) -> Vec<TaskId> {
         let mut ids: Vec<TaskId> =
             self.store.overdue(dead, 10_000).await.expect("overdue answers").iter().map(|task| task.id).collect();
@@ -256,7 +256,7 @@ pub fn dispatcher() -> Claimant {
     dispatcher_from(None)
 }
 
-/// The scheduler, for what is due from an instant on.
+/// The scheduler, for tasks that are due from an instant on.
 pub fn dispatcher_from(from: Option<Timestamp>) -> Claimant {
     Claimant::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms: Vec::new(), from }
 }
@@ -266,7 +266,7 @@ pub fn complete(result: Option<&str>) -> Event<'static> {
     Event::Complete { result: result.map(json), http_status: None }
 }
 
-/// A run that failed, and may be retried if the policy says so.
+/// A run that failed, and may be retried by the policy.
 pub fn fail(task: &Task) -> Event<'static> {
     Event::Fail(failure(task, FailedHow::Failed, true))
 }
@@ -281,7 +281,7 @@ pub fn fail_for_good(task: &Task) -> Event<'static> {
     Event::Fail(failure(task, FailedHow::Failed, false))
 }
 
-/// A run that ended so.
+/// A run that failed in this way.
 pub fn failure(task: &Task, how: FailedHow, retryable: bool) -> Failure<'static> {
     Failure {
         how,
@@ -298,7 +298,7 @@ pub fn failure(task: &Task, how: FailedHow, retryable: bool) -> Failure<'static>
     }
 }
 
-/// The listing of all that a tenant has.
+/// The listing of all tasks of a tenant.
 pub fn all_of(tenant: &str) -> Filter {
     Filter { tenant: tenant.into(), ..Filter::default() }
 }
@@ -329,7 +329,7 @@ pub fn ids(tasks: &[Task]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id).collect()
 }
 
-/// Two tasks that must say the same.
+/// Asserts that two tasks are equal.
 #[track_caller]
 pub fn assert_same(left: &Task, right: &Task) {
     if same(left, right) {
@@ -343,7 +343,7 @@ pub fn assert_same(left: &Task, right: &Task) {
     panic!("two tellings of {} differ, first in {within:?}: {a:?} and {b:?}", left.id);
 }
 
-/// Whether two tasks say the same. Names every field, so that a new one cannot be forgotten here.
+/// Whether two tasks are equal. Names every field, so that no new one is forgotten.
 fn same(left: &Task, right: &Task) -> bool {
     let Task {
         id,

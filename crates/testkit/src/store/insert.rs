@@ -38,8 +38,7 @@ pub(super) fn full() -> TaskBuilder {
         })
 }
 
-/// The answer and what is read later say what was submitted, field by field, in a task that waits
-/// at version 1.
+/// The answer and later reads return the submitted fields, in a task that waits at version 1.
 pub async fn insert_answers_what_was_submitted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let plain = task().build();

@@ -1,9 +1,9 @@
-//! What a store ought to hold, in plain maps: the other side of
+//! The expected content of a store, in plain maps, for
 //! [`random_histories_match_a_model`](super::random_histories_match_a_model).
 //!
-//! A row is the task that every read must tell. Where the contract leaves something to
-//! the store (who wrote a trail entry, until when a dispatched task is held at the
-//! most), the model takes over what it is told, after it has looked at the rest.
+//! A row is the task that every read must return. Where the contract leaves a choice to the store
+//! (the author of a trail entry, the end of a dispatched task's hold), the model adopts the store's
+//! answer after it has checked the rest.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// What `insert` must have answered.
+    /// Checks the answers of `insert`.
     pub(super) fn insert(&mut self, submitted: &[NewTask], answers: Vec<Inserted>) {
         assert_eq!(answers.len(), submitted.len());
         for (new, answer) in submitted.iter().zip(answers) {
@@ -60,7 +60,7 @@ impl Model {
         waiting
     }
 
-    /// The same, as far as a claim sees them.
+    /// The same, as far as a claim may take them.
     fn seen_by(&self, claim: &Claim, lane: LaneId) -> Vec<&Task> {
         let mut waiting = self.waiting(lane);
         if let Claimant::Dispatch { from: Some(from), .. } = &claim.claimant {
@@ -75,7 +75,7 @@ impl Model {
         claim.lanes.iter().flat_map(|(lane, _)| self.seen_by(claim, *lane)).filter(due).map(|task| task.id).collect()
     }
 
-    /// What `claim` must have answered; `failed` are the expired tasks that it failed.
+    /// Checks the answer of `claim`; `failed` are the expired tasks that it failed.
     pub(super) fn claim(&mut self, claim: &Claim, answer: Claimed, failed: Vec<Task>, now: Timestamp) {
         assert_eq!(answer.expired, failed.len(), "claim told another number of expired tasks than it failed");
         for task in failed {
@@ -150,12 +150,12 @@ impl Model {
         assert_same_row(told, row);
     }
 
-    /// Whose task it is.
+    /// The tenant of a task.
     pub(super) fn tenant(&self, id: TaskId) -> String {
         self.rows[&id].tenant().to_owned()
     }
 
-    /// What `start` must have answered; `after` is the task as it was read afterwards.
+    /// Checks the answer of `start`; `after` is the task as it was read afterwards.
     pub(super) fn start(&mut self, id: TaskId, version: u64, answer: Option<Task>, after: &Task, now: Timestamp) {
         let row = self.rows.get_mut(&id).expect("it is one of ours");
         if (row.position.state, row.position.version) != (State::Queued, version) {
@@ -182,8 +182,8 @@ impl Model {
         assert_same_row(&told, row);
     }
 
-    /// What one change of an `apply` must have answered. `lane` is the task's lane now, as the
-    /// store tells it.
+    /// Checks the answer to one change of an `apply`. `lane` is the task's lane now, as the store
+    /// returns it.
     pub(super) fn apply(&mut self, id: TaskId, change: &Change, answer: &Applied) {
         let row = self.rows.get_mut(&id).expect("it is one of ours");
         let fits = (row.position.state, row.position.version) == (change.from, change.expected_version)
@@ -214,7 +214,7 @@ impl Model {
         assert_eq!(*place, expected, "where a task waits after {:?}", change.trail.last());
     }
 
-    /// What `extend` must have answered.
+    /// Checks the answer of `extend`.
     pub(super) fn extend(&mut self, beat: &punctual_core::store::Beat, answer: Option<&Hold>, now: Timestamp) {
         let row = self.rows.get_mut(&beat.id).expect("it is one of ours");
         let position = row.position;
@@ -235,7 +235,7 @@ impl Model {
         row.checkpoint = beat.checkpoint.clone().or(row.checkpoint.take());
     }
 
-    /// Whether `overdue` must tell this task; none where the instant is exactly the expiry.
+    /// Whether `overdue` must return this task; none if the instant is exactly the expiry.
     pub(super) fn is_overdue(&self, id: TaskId, now: Timestamp) -> Option<bool> {
         let row = &self.rows[&id];
         let until = match row.state() {
@@ -266,7 +266,7 @@ fn edited(row: &mut Task, edit: &Edit, lane: Option<&std::sync::Arc<punctual_cor
     }
 }
 
-/// The trail that the store tells, if it is the one before and exactly these steps more.
+/// The trail of the store, if it is the one before and exactly these steps more.
 fn grown(before: &Trail, told: &Trail, steps: &[(u64, State)]) -> Trail {
     assert!(told.as_bytes().starts_with(before.as_bytes()), "the trail lost its beginning");
     let added: Vec<_> = told.entries().skip(before.entries().count()).map(|entry| (entry.version, entry.to)).collect();
@@ -274,7 +274,7 @@ fn grown(before: &Trail, told: &Trail, steps: &[(u64, State)]) -> Trail {
     told.clone()
 }
 
-/// Two tellings of a row; when a task is final, its due instant means nothing.
+/// Compares two reads of a row; the due instant of a final task means nothing.
 pub(super) fn assert_same_row(told: &Task, row: &Task) {
     let due_at = if row.state().is_final() { row.due_at } else { told.due_at };
     assert_same(&Task { due_at, ..told.clone() }, row);

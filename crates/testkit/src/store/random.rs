@@ -23,7 +23,7 @@ const STEPS: usize = 200;
 const MOST_TASKS: usize = 60;
 
 /// Inserts, claims, starts, outcomes, cancels, edits, re-drives and the passing of time in random
-/// order: after each step every read tells what the model holds.
+/// order: after each step every read returns the content of the model.
 pub async fn random_histories_match_a_model(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
     let first: u64 = std::env::var("PUNCTUAL_SEED").map_or(1, |seed| seed.parse().expect("PUNCTUAL_SEED is a number"));
@@ -62,7 +62,7 @@ struct History<'a> {
     log: Log,
 }
 
-/// What was done so far, told when the test fails.
+/// The steps so far, shown when the test fails.
 struct Log(Vec<String>);
 
 impl Drop for Log {
