@@ -1,10 +1,10 @@
 //! Trials: the whole product, as a real process, under faults, judged from outside.
 //!
 //! A trial drives a server ([`machine`]) with clients, workers and webhook targets ([`caller`],
-//! [`workload`], [`stages`], [`orders`], [`races`]) that write down what they saw ([`history`]);
-//! afterwards a pure function looks for a law that the history breaks ([`checker`]). Neither knows
-//! anything of the server's inside. That the trials would notice is shown with bugs planted in the
-//! store ([`planted`]). Nothing depends on this crate; its tests and its programs are its use.
+//! [`workload`], [`stages`], [`orders`], [`races`]) that record what they saw ([`history`]).
+//! Afterwards a pure function looks for laws that the history breaks ([`checker`]). Neither knows
+//! the inside of the server. Bugs planted in the store show that the trials notice ([`planted`]).
+//! Nothing depends on this crate; its tests and its programs use it.
 
 #![allow(clippy::unwrap_used, reason = "this crate is tests: a panic is their verdict")]
 

@@ -1,7 +1,6 @@
 //! A server under trial: one store, one process at a time, killed, frozen and started at will.
 //!
-//! Whoever talks to it watches [`Machine::door`], which holds the address of the living process, or
-//! nothing.
+//! Callers watch [`Machine::door`], which holds a client of the running process, or nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,11 +18,11 @@ use crate::planted::Bug;
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// How long a server may take to end after SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
-/// The line that says that a server is ready, up to its address.
+/// The line of a server that is ready, up to its address.
 const READY: &str = "listening on ";
 
-/// The settings of a trial: what is lost is looked for every second, and who is silent for three is
-/// dead.
+/// The settings of a trial: the reaper runs every second, and a node that is silent for three
+/// seconds is dead.
 const SETTINGS: [(&str, &str); 7] = [
     ("PUNCTUAL_LEADER__LEASE_SECONDS", "3"),
     ("PUNCTUAL_LEADER__RENEWAL_SECONDS", "1"),
@@ -77,8 +76,8 @@ impl Machine {
         Self { name: name.into(), store: Some(store.into()), ..self }
     }
 
-    /// The same without circuit breakers, for whoever loses most runs on purpose: one would open
-    /// and hold back the rest.
+    /// The same without circuit breakers, for trials that fail most runs on purpose: one would open
+    /// and hold the other tasks back.
     #[must_use]
     pub fn without_breakers(self) -> Self {
         Self { breakers: false, ..self }
@@ -142,7 +141,7 @@ impl Machine {
         }
     }
 
-    /// What SQLite says of its file: `ok`, or what is wrong with it. No server may run.
+    /// SQLite's check of its file: `ok`, or its faults. No server may run.
     pub fn integrity(&self) -> String {
         let file = self.data().join("punctual.db");
         let asked = rusqlite::Connection::open(&file)

@@ -4,7 +4,7 @@
 //! the real store that spoils one of its calls. `punctual-planted` is the product with the bug that
 //! [`Bug::VARIABLE`] names.
 //!
-//! Invariant: every bug has a law that must tell of it, and a test that demands it.
+//! Invariant: every bug has a law that must find it, and a test that demands it.
 
 mod claiming;
 mod inserting;
@@ -24,7 +24,7 @@ use crate::races::Kind;
 /// The trial that a bug shows itself in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// That of `kill -9`, with so many kills.
+    /// That of `kill -9`, with this many kills.
     Kills(usize),
     /// That of this kind of race.
     Races(Kind),
@@ -47,7 +47,7 @@ macro_rules! bugs {
                 match self { $(Bug::$bug => $name,)+ }
             }
 
-            /// The law that must tell of it.
+            /// The law that must find it.
             pub const fn breaks(self) -> Law {
                 match self { $(Bug::$bug => Law::$law,)+ }
             }
@@ -82,7 +82,7 @@ bugs! {
     LimitEvaded, "limit-evaded", LimitHolds, Trial::Kills(0), inserting::LimitEvaded;
     /// A completion by an old token is written against the row as it stands.
     TokenIgnored, "token-ignored", OneCompletion, Trial::Kills(0), settling::TokenIgnored;
-    /// A heartbeat by an old token extends the lease of whoever holds the task now.
+    /// A heartbeat by an old token extends the lease of the current holder.
     HeartbeatTokenIgnored, "heartbeat-token-ignored", TokensFence, Trial::Kills(0), settling::HeartbeatTokenIgnored;
     /// The first completion of every task is answered and not written.
     CompletionUnwritten, "completion-unwritten", AnswersHold, Trial::Kills(0), settling::CompletionUnwritten::default();
@@ -100,9 +100,9 @@ bugs! {
     RedriveKeepsAttempts, "redrive-keeps-attempts", AttemptsCounted, Trial::Kills(0), settling::RedriveKeepsAttempts;
     /// A worker is given a task that another one has just got.
     HandedOutTwice, "handed-out-twice", TokensFence, Trial::Kills(0), claiming::HandedOutTwice::default();
-    /// A lease is shorter than its worker is told.
+    /// A lease is shorter than its worker was answered.
     LeaseCutShort, "lease-cut-short", LeaseIsKept, Trial::Kills(0), claiming::LeaseCutShort;
-    /// An instant of a schedule is fired once more by somebody who has not heard of it.
+    /// An instant of a schedule is fired once more, by a node that does not know of the first.
     FiredTwice, "fired-twice", EachInstantOnce, Trial::Kills(0), claiming::FiredTwice::default();
     /// The sweep for due tasks finds nothing.
     SweepOff, "sweep-off", EverythingEnds, Trial::Kills(1), sweeping::SweepOff;
@@ -118,11 +118,11 @@ bugs! {
     LostEditTaken, "lost-edit-taken", AnswersHold, Trial::Races(Kind::EditAgainstClaim), racing::LostTaken(racing::edits);
     /// A re-drive that lost against another one is answered as accepted.
     LostRedriveTaken, "lost-redrive-taken", AnswersHold, Trial::Races(Kind::RedriveTwice), racing::LostTaken(racing::redrives);
-    /// A claim takes what was cancelled after it looked.
+    /// A claim takes a task that was cancelled after its read.
     CancelledHandedOut, "cancelled-handed-out", CancelHolds, Trial::Races(Kind::CancelAgainstLease), racing::CancelledHandedOut::default();
     /// A sign of life extends a lease that has run out.
     LeaseRevived, "lease-revived", TokensFence, Trial::Races(Kind::LateHeartbeat), racing::LeaseRevived;
-    /// A key is looked for, and taken a moment later.
+    /// A key is searched, and taken a moment later.
     KeyUnlocked, "key-unlocked", NothingInvented, Trial::Races(Kind::SameKey), racing::KeyUnlocked::default();
     /// A claim gives out the payload that the task had before it was edited.
     StaleBody, "stale-body", EditHolds, Trial::Races(Kind::EditAgainstClaim), racing::StaleBody::default();

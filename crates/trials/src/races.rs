@@ -150,7 +150,7 @@ impl RoundsOfKind {
 /// What is needed to examine an illegal outcome.
 async fn evidence(round: &Round, number: usize, outcome: &RoundOutcome) -> String {
     let trail = match outcome.task {
-        Some(task) => round.told(task).await,
+        Some(task) => round.trail(task).await,
         None => String::new(),
     };
     format!("round {number} ({}): {outcome}; contender {} was answered first; {trail}", round.key, outcome.first)

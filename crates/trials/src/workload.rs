@@ -1,9 +1,9 @@
-//! The load of a trial: submitters, workers, webhook targets and meddlers, all at once and by the
-//! dice.
+//! The load of a trial: submitters, workers, webhook targets and meddlers, all at once and at
+//! random.
 //!
-//! Everybody draws from a generator seeded by the trial's seed, so a seed repeats who wants what;
-//! what the server makes of it in which order is not repeated. Submitters and meddlers stop when
-//! the faults do; workers go on until the trial is over, so that everything can drain.
+//! All actors use generators seeded by the trial's seed, so a seed repeats their requests, but not
+//! the order in which the server handles them. Submitters and meddlers stop when the faults do.
+//! Workers continue until the trial is over, so that everything can drain.
 
 mod meddlers;
 mod submitters;
@@ -46,7 +46,7 @@ impl WorkloadSize {
     pub const LIGHT: Self = Self { submitters: 1, workers: 2, pause: Duration::from_millis(100) };
 }
 
-/// What everybody shares.
+/// What all actors share.
 #[derive(Clone)]
 pub struct Scene {
     /// How to talk to the server.
@@ -69,12 +69,12 @@ impl Scene {
         Self { caller, targets, waiting, known, over: Arc::default(), keys: Arc::default() }
     }
 
-    /// A key that nobody has used.
+    /// An unused key.
     pub fn key(&self, of: &str) -> String {
         format!("{of}-{}", self.keys.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The instant in so many milliseconds.
+    /// The instant in this many milliseconds.
     pub fn in_millis(&self, millis: i64) -> Timestamp {
         self.caller.recorder().now().wall().plus_millis(millis)
     }
@@ -84,7 +84,7 @@ impl Scene {
     }
 }
 
-/// Everybody at work.
+/// The actors of a load.
 pub struct Workload {
     scene: Scene,
     /// They end by themselves once the load is over.
@@ -94,7 +94,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Sets everybody to work.
+    /// Starts all actors.
     pub fn start(scene: &Scene, load: WorkloadSize, seed: u64) -> Self {
         let (mut wanting, mut working) = (JoinSet::new(), JoinSet::new());
         let mut seeds = StdRng::seed_from_u64(seed);
@@ -113,7 +113,7 @@ impl Workload {
         Self { scene: scene.clone(), wanting, working }
     }
 
-    /// Nobody wants anything new any more; returns when the last call was answered.
+    /// Stops submitters and meddlers; returns when the last call was answered.
     pub async fn enough(&mut self) {
         self.scene.over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.wanting.join_next().await {
@@ -121,12 +121,12 @@ impl Workload {
         }
     }
 
-    /// Has somebody work off what is left in queues that nobody works for any more.
+    /// Starts a worker for queues that no longer have one.
     pub fn sweep_up(&mut self, queues: &'static [&'static str]) {
         self.working.spawn(workers::sweeper(self.scene.caller.clone(), queues));
     }
 
-    /// Sends the workers home.
+    /// Stops the workers.
     pub async fn end(mut self) {
         self.working.abort_all();
         while let Some(ended) = self.working.join_next().await {
@@ -137,14 +137,13 @@ impl Workload {
     }
 }
 
-/// One of the last so many, if there is any.
+/// One of the last `last`, if there is any.
 fn recent(tasks: &[TaskId], last: usize, dice: &mut StdRng) -> Option<TaskId> {
     let back = dice.random_range(0..last).min(tasks.len().checked_sub(1)?);
     Some(tasks[tasks.len() - 1 - back])
 }
 
-/// Waits for a time between nothing and `most`, by the dice: the pace of an actor, not a wait for
-/// anything.
+/// Waits for a random time up to `most`: the pace of an actor, not a wait for a condition.
 async fn dawdle(dice: &mut StdRng, most: Duration) {
     tokio::time::sleep(most.mul_f64(dice.random())).await;
 }

@@ -51,7 +51,7 @@ enum TrialCommand {
         #[command(flatten)]
         common: Common,
     },
-    /// Callers who want at the same instant what only one of them can have.
+    /// Callers that compete at the same instant, of which only one can win.
     Races {
         /// How many rounds of each kind.
         #[arg(long, default_value_t = 2_000)]

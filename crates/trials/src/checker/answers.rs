@@ -21,38 +21,38 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let cancels = calls(case, |op| matches!(op, Op::Cancel { .. }));
     for call in cancels.iter().filter(|call| matches!(call.answer, CallAnswer::Ok(_))) {
         findings.demand(dumped.state == State::Cancelled || !dumped.state.is_final(), Law::AnswersHold, || {
-            format!("{} in the end, although {call:?}; {}", dumped.state.as_str(), case.told())
+            format!("{} in the end, although {call:?}; {}", dumped.state.as_str(), case.summary())
         });
     }
     for call in &cancels {
         let shown = call.answer.shown().filter(|shown| shown.status == 200).and_then(|shown| shown.state.as_deref());
         findings.demand(shown.is_none_or(|state| state == State::Cancelled.as_str()), Law::AnswersHold, || {
-            format!("answered as cancelled, and shown otherwise: {call:?}; {}", case.told())
+            format!("answered as cancelled, and shown otherwise: {call:?}; {}", case.summary())
         });
     }
     let stopped = case.trail().iter().any(|step| step.is("cancelled") || step.is("cancel_requested"));
     let asked = cancels.iter().any(|call| call.answer.may_have_happened());
     findings.demand(!stopped || asked, Law::AnswersHold, || {
-        format!("cancelled, although nobody's cancellation was accepted: {cancels:?}; {}", case.told())
+        format!("cancelled, although nobody's cancellation was accepted: {cancels:?}; {}", case.summary())
     });
 }
 
 /// The answers to a worker's settlements against what followed its token.
 fn settled(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     let next = case.step(settle.token + 1);
-    let told = next.is_some_and(|step| settle.is_told_by(step));
+    let recorded = next.is_some_and(|step| settle.is_recorded_by(step));
     match settle.call.answer {
-        CallAnswer::Ok(_) => findings.demand(told, Law::AnswersHold, || {
-            format!("accepted, and not in the trail: {:?}; {}", settle.call, case.told())
+        CallAnswer::Ok(_) => findings.demand(recorded, Law::AnswersHold, || {
+            format!("accepted, and not in the trail: {:?}; {}", settle.call, case.summary())
         }),
         CallAnswer::Refused { .. } => {
             let same = |other: &SettleCall<'_>| {
                 other.token == settle.token
                     && other.call.answer.may_have_happened()
-                    && next.is_some_and(|step| other.is_told_by(step))
+                    && next.is_some_and(|step| other.is_recorded_by(step))
             };
-            findings.demand(!told || case.settles().any(|other| same(&other)), Law::AnswersHold, || {
-                format!("refused, and yet in the trail: {:?}; {}", settle.call, case.told())
+            findings.demand(!recorded || case.settles().any(|other| same(&other)), Law::AnswersHold, || {
+                format!("refused, and yet in the trail: {:?}; {}", settle.call, case.summary())
             });
         }
         CallAnswer::Unknown => {}
@@ -65,17 +65,17 @@ fn each_has_its_step(case: &Case<'_>, calls: &[&RecordedCall], reason: &str, fin
     let accepted: Vec<&&RecordedCall> = calls.iter().filter(|call| matches!(call.answer, CallAnswer::Ok(_))).collect();
     let possible = calls.iter().filter(|call| call.answer.may_have_happened()).count();
     findings.demand((accepted.len()..=possible).contains(&steps.len()), Law::AnswersHold, || {
-        format!("{} steps {reason:?} for {calls:?}; {}", steps.len(), case.told())
+        format!("{} steps {reason:?} for {calls:?}; {}", steps.len(), case.summary())
     });
     for call in accepted {
         findings.demand(steps.iter().any(|step| case.may_be(call, step)), Law::AnswersHold, || {
-            format!("accepted, and not in the trail: {call:?}; {}", case.told())
+            format!("accepted, and not in the trail: {call:?}; {}", case.summary())
         });
     }
     for (call, version) in calls.iter().filter_map(|call| Some((call, only_at(call)?))) {
         let held = case.step(version + 1).is_some_and(|step| step.is(reason) && case.may_be(call, step));
         findings.demand(held, Law::AnswersHold, || {
-            format!("was to be at version {version} or not at all: {call:?}; {}", case.told())
+            format!("was to be at version {version} or not at all: {call:?}; {}", case.summary())
         });
     }
     for step in steps {

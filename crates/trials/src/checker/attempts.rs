@@ -17,18 +17,18 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     for delivery in case.deliveries() {
         let Some(attempt) = attempt_at(dumped, delivery.token) else { continue };
         findings.demand(attempt == delivery.attempt, Law::AttemptsCounted, || {
-            format!("attempt {attempt} by its runs, but {delivery:?}; {}", case.told())
+            format!("attempt {attempt} by its runs, but {delivery:?}; {}", case.summary())
         });
     }
     for step in case.trail().iter().filter(|step| step.to == State::DeadLettered) {
         findings.demand(is_hopeless(case, dumped, step), Law::AttemptsCounted, || {
-            format!("no reason to give up ({} retries allowed); {}", dumped.max_retries, case.told())
+            format!("no reason to give up ({} retries allowed); {}", dumped.max_retries, case.summary())
         });
     }
     for settle in case.settles().filter(|settle| settle.said == WorkerReport::FailedForGood && settle.accepted()) {
         let buried = case.step(settle.token + 1).is_none_or(|step| step.to == State::DeadLettered);
         findings.demand(buried, Law::AttemptsCounted, || {
-            format!("failed for good, and yet no dead letter: {:?}; {}", settle.call, case.told())
+            format!("failed for good, and yet no dead letter: {:?}; {}", settle.call, case.summary())
         });
     }
 }

@@ -27,7 +27,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
         // A poll from before the cancellation must not get a lease that began after it.
         let begun_after = ended.is_some_and(|ended| delivery.token >= ended.version);
         findings.demand((!later || begun_before) && !begun_after, Law::CancelHolds, || {
-            format!("cancelled by {}, and then {delivery:?}; {}", cancelled.wall(), case.told())
+            format!("cancelled by {}, and then {delivery:?}; {}", cancelled.wall(), case.summary())
         });
     }
 }
@@ -40,7 +40,7 @@ fn told_to_stop(case: &Case<'_>, findings: &mut Findings) {
     };
     for beat in case.settles().filter(|settle| settle.said == WorkerReport::Heartbeat && settle.accepted()) {
         findings.demand(beat.call.invoked <= cancel.answered, Law::CancelHolds, || {
-            format!("{cancel:?}, and then {:?}; {}", beat.call, case.told())
+            format!("{cancel:?}, and then {:?}; {}", beat.call, case.summary())
         });
     }
 }

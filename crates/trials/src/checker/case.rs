@@ -119,20 +119,20 @@ impl<'a> Case<'a> {
     }
 
     /// The end of the lease under `token`, as its worker learned it last.
-    pub fn told_expiry(&self, token: u64) -> Option<Timestamp> {
+    pub fn promised_until(&self, token: u64) -> Option<Timestamp> {
         let granted = self.grants.iter().filter(|grant| grant.token == token).map(|grant| grant.expires_at);
         let extended = self.settles().filter(|settle| settle.token == token);
         granted.chain(extended.filter_map(|settle| settle.call.answer.shown()?.lease_expires_at)).max()
     }
 
     /// The trail in a line, for evidence.
-    pub fn told(&self) -> String {
-        let mut told = String::from("trail");
+    pub fn summary(&self) -> String {
+        let mut text = String::from("trail");
         for TrailStep { at, to, actor, reason, version, .. } in self.trail() {
-            write!(told, " · {version} {reason} → {} by {actor} at {at}", to.as_str())
+            write!(text, " · {version} {reason} → {} by {actor} at {at}", to.as_str())
                 .expect("invariant: a string takes any text");
         }
-        told
+        text
     }
 }
 
@@ -163,7 +163,7 @@ impl SettleCall<'_> {
     }
 
     /// Whether `step` is the effect of this report when it is accepted.
-    pub fn is_told_by(&self, step: &TrailStep) -> bool {
+    pub fn is_recorded_by(&self, step: &TrailStep) -> bool {
         let by_worker = step.actor.starts_with("worker");
         match self.said {
             WorkerReport::Completed => step.reason == "completed",

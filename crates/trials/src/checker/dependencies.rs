@@ -66,13 +66,13 @@ impl<'a> Family<'a> {
             for parent in &self.parents {
                 let suffices = |end: &TrailStep| end.to == State::Completed || self.policy == OnDependencyFailure::Run;
                 findings.demand(self.ends(parent, moment).any(suffices), Law::DependenciesHold, || {
-                    format!("{} before {}; {}", step.reason, told(parent), self.child.told())
+                    format!("{} before {}; {}", step.reason, named_summary(parent), self.child.summary())
                 });
             }
         }
     }
 
-    /// A dependency that did not complete ends it, in the way its policy says.
+    /// A dependency that did not complete ends it, by its policy.
     fn follows_the_policy(&self, findings: &mut Findings) {
         let Some(step) = self.child.trail().iter().find(|step| step.is("dependency_failed")) else { return };
         let Some(moment) = self.moments.at(self.child.task, step) else { return };
@@ -84,8 +84,8 @@ impl<'a> Family<'a> {
             OnDependencyFailure::Run => None,
         };
         findings.demand(did_fail && wanted == Some(step.to), Law::DependenciesHold, || {
-            let parents: Vec<String> = self.parents.iter().map(|parent| told(parent)).collect();
-            format!("taken along ({:?}) by {parents:?}; {}", self.policy, self.child.told())
+            let parents: Vec<String> = self.parents.iter().map(|parent| named_summary(parent)).collect();
+            format!("taken along ({:?}) by {parents:?}; {}", self.policy, self.child.summary())
         });
     }
 
@@ -94,8 +94,8 @@ impl<'a> Family<'a> {
         let is_at_rest = |case: &Case<'_>| case.dumped.is_some_and(|dumped| dumped.state.is_final());
         let waits = self.child.dumped.is_some_and(|dumped| dumped.state == State::Blocked);
         findings.demand(!waits || !self.parents.iter().all(|parent| is_at_rest(parent)), Law::DependenciesHold, || {
-            let parents: Vec<String> = self.parents.iter().map(|parent| told(parent)).collect();
-            format!("waits, and they are all at rest: {parents:?}; {}", self.child.told())
+            let parents: Vec<String> = self.parents.iter().map(|parent| named_summary(parent)).collect();
+            format!("waits, and they are all final: {parents:?}; {}", self.child.summary())
         });
     }
 
@@ -107,6 +107,6 @@ impl<'a> Family<'a> {
     }
 }
 
-fn told(parent: &Case<'_>) -> String {
-    format!("{}, {}", parent.task, parent.told())
+fn named_summary(parent: &Case<'_>) -> String {
+    format!("{}, {}", parent.task, parent.summary())
 }

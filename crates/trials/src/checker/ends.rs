@@ -14,17 +14,18 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let trail = case.trail();
     for pair in trail.windows(2) {
         let redriven = pair[0].to == State::DeadLettered && pair[1].is("redriven");
-        findings.demand(!pair[0].to.is_final() || redriven, Law::FinalIsFinal, || case.told());
+        findings.demand(!pair[0].to.is_final() || redriven, Law::FinalIsFinal, || case.summary());
     }
     for generation in trail.split(|step| step.is("redriven")) {
         let completions = generation.iter().filter(|step| step.to == State::Completed).count();
-        findings.demand(completions <= 1, Law::OneCompletion, || format!("{completions} completions; {}", case.told()));
+        findings
+            .demand(completions <= 1, Law::OneCompletion, || format!("{completions} completions; {}", case.summary()));
     }
     for (at, step) in trail.iter().enumerate().filter(|(_, step)| step.to == State::Completed) {
         let newest = trail[..at].iter().rev().find(|step| step.is("started"));
         let by_newest = newest.is_some_and(|started| started.version + 1 == step.version);
         findings.demand(by_newest, Law::OneCompletion, || {
-            format!("completed at version {}, not right after its newest start; {}", step.version, case.told())
+            format!("completed at version {}, not right after its newest start; {}", step.version, case.summary())
         });
     }
     accepted(case, findings);
@@ -66,6 +67,6 @@ fn accepted(case: &Case<'_>, findings: &mut Findings) {
     let tokens: BTreeSet<u64> = completions.iter().map(|settle| settle.token).collect();
     let lives: BTreeSet<usize> = tokens.iter().map(|token| life(*token)).collect();
     findings.demand(tokens.len() == lives.len(), Law::OneCompletion, || {
-        format!("completions of the tokens {tokens:?} were all accepted; {}", case.told())
+        format!("completions of the tokens {tokens:?} were all accepted; {}", case.summary())
     });
 }

@@ -38,7 +38,7 @@ fn unique_and_growing(case: &Case<'_>, findings: &mut Findings) {
 /// An old token has no effect. Repeating a report that was accepted while the token was the newest
 /// is no effect. Completions have a law of their own.
 fn fenced(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
-    let repeated = case.step(settle.token + 1).is_some_and(|step| settle.is_told_by(step));
+    let repeated = case.step(settle.token + 1).is_some_and(|step| settle.is_recorded_by(step));
     let newer = case.deliveries().find(|other| other.token > settle.token && other.at < settle.call.invoked);
     if settle.said != WorkerReport::Completed {
         findings.demand(newer.is_none() || repeated, Law::TokensFence, || {
@@ -69,12 +69,12 @@ fn revived(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
 fn leases_kept(case: &Case<'_>, findings: &mut Findings) {
     let trail = case.trail();
     for (at, started) in trail.iter().enumerate().filter(|(_, step)| step.is("started")) {
-        let Some(told) = case.told_expiry(started.version) else { continue };
+        let Some(promised) = case.promised_until(started.version) else { continue };
         let Some(ended) = trail[at + 1..].iter().find(|step| !step.is("cancel_requested")) else { continue };
         // After a request to stop, the worker's next call ends the run under its name.
         let by_worker = ended.actor.starts_with("worker");
-        findings.demand(by_worker || ended.at >= told, Law::LeaseIsKept, || {
-            format!("{} was told it holds the task until {told}; {}", started.actor, case.told())
+        findings.demand(by_worker || ended.at >= promised, Law::LeaseIsKept, || {
+            format!("{} was promised the task until {promised}; {}", started.actor, case.summary())
         });
     }
 }

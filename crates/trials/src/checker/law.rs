@@ -77,7 +77,7 @@ impl Law {
         Law::NothingLeftBehind,
     ];
 
-    /// What it says.
+    /// The law in words.
     pub const fn sentence(self) -> &'static str {
         match self {
             Law::AcknowledgedIsKept => "an acknowledged task, or one that somebody was given, can be read afterwards",
@@ -85,12 +85,12 @@ impl Law {
             Law::FinalIsFinal => "a final state is left only by the re-drive of a dead letter",
             Law::OneCompletion => "a task completes at most once between two re-drives, by the newest token",
             Law::TokensFence => "a token is handed out once, tokens grow, and an older one than was seen has no effect",
-            Law::LeaseIsKept => "nobody takes a run from its worker before the end of the lease that it was told",
+            Law::LeaseIsKept => "no run is taken from its worker before the end of the lease that it was answered",
             Law::AttemptsCounted => "attempts count 1, 2, 3 …; only used up or hopeless tasks are dead letters",
             Law::NeverEarly => "nothing is delivered before its time, a retry not before its delay",
             Law::NeverExpired => "nothing is delivered after its expiry",
             Law::CancelHolds => {
-                "what was cancelled is not delivered afterwards, and its worker told at the next heartbeat"
+                "a cancelled task is not delivered afterwards, and its worker learns of it at the next heartbeat"
             }
             Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
             Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",

@@ -26,10 +26,10 @@ pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings:
             held.push(task);
             findings.about = Some(task);
             findings.demand(held.len() <= *most, Law::LimitHolds, || {
-                let told =
-                    |id: &TaskId| cases.iter().find(|case| case.task == *id).map(|case| (case.task, case.told()));
-                let told: Vec<_> = held.iter().filter_map(told).collect();
-                format!("more than {most} of the queue {queue:?} are in hands at moment {moment}: {told:?}")
+                let trails =
+                    |id: &TaskId| cases.iter().find(|case| case.task == *id).map(|case| (case.task, case.summary()));
+                let trails: Vec<_> = held.iter().filter_map(trails).collect();
+                format!("more than {most} of the queue {queue:?} are claimed at moment {moment}: {trails:?}")
             });
         }
     }

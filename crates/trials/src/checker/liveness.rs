@@ -17,7 +17,7 @@ const GRACE_MILLIS: i64 = 30_000;
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped else { return };
     findings.demand(dumped.state.is_final(), Law::EverythingEnds, || {
-        format!("{} at {}; {}", dumped.state.as_str(), dumped.read.wall(), case.told())
+        format!("{} at {}; {}", dumped.state.as_str(), dumped.read.wall(), case.summary())
     });
     if dumped.state != State::Running {
         return;
@@ -25,9 +25,9 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let Some(started) = case.trail().iter().rev().find(|step| step.is("started")) else { return };
     let timeout = i64::try_from(dumped.timeout_millis).unwrap_or(i64::MAX / 2);
     let at_most = started.at.plus_millis(timeout.saturating_add(if dumped.pushed { GRACE_MILLIS } else { 0 }));
-    let until = case.told_expiry(started.version).unwrap_or(at_most);
+    let until = case.promised_until(started.version).unwrap_or(at_most);
     let late = dumped.read.surely_after(until.plus_millis(TAKEN_BACK_WITHIN_MILLIS), case.lag_millis);
     findings.demand(!late, Law::NothingHeldForEver, || {
-        format!("held until {until}, and still at {}; {}", dumped.read.wall(), case.told())
+        format!("held until {until}, and still at {}; {}", dumped.read.wall(), case.summary())
     });
 }

@@ -1,6 +1,6 @@
 //! The due instant and the payload of a task at each of its versions, as clients asked for them.
 //!
-//! The trail says that there was an edit, but not which. An edit that was answered has its step
+//! The trail shows that there was an edit, but not which. An edit that was answered has its step
 //! between its call and its answer. If more than one call fits, each is a candidate: a law is
 //! broken only if none of them allows what was seen.
 

@@ -17,16 +17,16 @@ const EVERY_MILLIS: i64 = 1_000;
 
 /// Checks all schedules.
 pub fn check(history: &History, findings: &mut Findings) {
-    for told in &history.schedules {
-        let of_it = |dumped: &&Dumped| dumped.scheduled.is_some_and(|(schedule, _)| schedule == told.schedule);
+    for scheduled in &history.schedules {
+        let of_it = |dumped: &&Dumped| dumped.scheduled.is_some_and(|(schedule, _)| schedule == scheduled.schedule);
         let tasks: HashMap<TaskId, &Dumped> =
             history.dump.iter().filter(of_it).map(|dumped| (dumped.task, dumped)).collect();
         let mut records: BTreeMap<Timestamp, Vec<&Occurred>> = BTreeMap::new();
-        for record in &told.occurrences {
+        for record in &scheduled.occurrences {
             records.entry(record.instant).or_default().push(record);
         }
         findings.about = None;
-        recorded(told, &records, findings);
+        recorded(scheduled, &records, findings);
         has_its_task(&records, &tasks, findings);
         for dumped in tasks.values() {
             findings.about = Some(dumped.task);
@@ -37,17 +37,17 @@ pub fn check(history: &History, findings: &mut Findings) {
 }
 
 /// Every instant has its record, and nothing else has.
-fn recorded(told: &Scheduled, records: &BTreeMap<Timestamp, Vec<&Occurred>>, findings: &mut Findings) {
+fn recorded(scheduled: &Scheduled, records: &BTreeMap<Timestamp, Vec<&Occurred>>, findings: &mut Findings) {
     let full = |at: Timestamp| Timestamp::from_millis(at.as_millis().div_euclid(EVERY_MILLIS) * EVERY_MILLIS);
-    let mut instant = full(told.created_at).plus_millis(EVERY_MILLIS);
-    while instant <= told.until {
+    let mut instant = full(scheduled.created_at).plus_millis(EVERY_MILLIS);
+    while instant <= scheduled.until {
         findings.demand(records.contains_key(&instant), Law::EachInstantOnce, || {
-            format!("{instant} has no record, from {} to {}", told.created_at, told.until)
+            format!("{instant} has no record, from {} to {}", scheduled.created_at, scheduled.until)
         });
         instant = instant.plus_millis(EVERY_MILLIS);
     }
     for instant in records.keys() {
-        let is_wanted = *instant == full(*instant) && *instant >= told.created_at;
+        let is_wanted = *instant == full(*instant) && *instant >= scheduled.created_at;
         findings.demand(is_wanted, Law::EachInstantOnce, || format!("{instant} is none of its instants"));
     }
 }

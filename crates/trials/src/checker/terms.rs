@@ -66,7 +66,7 @@ fn needed(dumped: &Dumped, step: &TrailStep) -> Option<Needed> {
     }
 }
 
-/// Who held what, from when on.
+/// The holders of a resource, and from when on.
 struct Reigns<'a>(BTreeMap<&'a str, Vec<Reign<'a>>>);
 
 /// A term, from the moment at which it was taken.
@@ -83,19 +83,19 @@ impl<'a> Reigns<'a> {
         let mut terms: Vec<&Term> = witness.terms.iter().collect();
         terms.sort_unstable_by_key(|term| term.moment);
         let mut reigns: BTreeMap<&str, Vec<Reign<'_>>> = BTreeMap::new();
-        for told in terms {
-            let of_it = reigns.entry(&told.resource).or_default();
+        for owned in terms {
+            let of_it = reigns.entry(&owned.resource).or_default();
             let last = of_it.last().copied();
-            findings.demand(last.is_none_or(|last| told.term >= last.term), Law::OneOwner, || {
-                format!("a term went back: {told:?} after {last:?}")
+            findings.demand(last.is_none_or(|last| owned.term >= last.term), Law::OneOwner, || {
+                format!("a term went back: {owned:?} after {last:?}")
             });
-            let Some(holder) = told.holder.as_deref() else { continue };
-            let same = last.filter(|last| last.term == told.term);
+            let Some(holder) = owned.holder.as_deref() else { continue };
+            let same = last.filter(|last| last.term == owned.term);
             findings.demand(same.is_none_or(|same| same.holder == holder), Law::OneOwner, || {
-                format!("two holders in one term: {told:?} after {last:?}")
+                format!("two holders in one term: {owned:?} after {last:?}")
             });
             if same.is_none() {
-                of_it.push(Reign { from: told.moment, term: told.term, holder });
+                of_it.push(Reign { from: owned.moment, term: owned.term, holder });
             }
         }
         Self(reigns)

@@ -14,11 +14,11 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     for (step, plan) in plans.iter().filter(|(step, _)| step.is("claimed") || step.is("started")) {
         let law = law(plan.origin);
         findings.demand(step.at >= plan.due_at, law, || {
-            format!("{} at {} although it was due at {}; {}", step.reason, step.at, plan.due_at, case.told())
+            format!("{} at {} although it was due at {}; {}", step.reason, step.at, plan.due_at, case.summary())
         });
         let expired = plan.expires_at.is_some_and(|expiry| step.at >= expiry);
         findings.demand(!expired, Law::NeverExpired, || {
-            format!("{} at {}, expired at {:?}; {}", step.reason, step.at, plan.expires_at, case.told())
+            format!("{} at {}, expired at {:?}; {}", step.reason, step.at, plan.expires_at, case.summary())
         });
     }
     for delivery in case.deliveries() {
@@ -35,7 +35,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     for (token, payload) in leased.chain(case.arrivals.iter().map(|arrival| (arrival.token, &arrival.payload))) {
         let Some((_, plan)) = at_version(&plans, token) else { continue };
         findings.demand(plan.payloads.contains(&payload), Law::EditHolds, || {
-            format!("delivered {payload} under token {token}, but wanted {:?}; {}", plan.payloads, case.told())
+            format!("delivered {payload} under token {token}, but wanted {:?}; {}", plan.payloads, case.summary())
         });
     }
 }

@@ -16,20 +16,20 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
         let gapless = step.version == last.map_or(0, |last| last.version) + 1;
         let joined = step.from == last.map(|last| last.to);
         findings.demand(gapless && joined && legal(last, step), Law::TrailIsTrue, || {
-            format!("no step from {last:?} to {step:?}; {}", case.told())
+            format!("no step from {last:?} to {step:?}; {}", case.summary())
         });
         last = Some(step);
     }
     let ends = last.is_some_and(|last| (last.to, last.version) == (dumped.state, dumped.version));
     findings.demand(ends, Law::TrailIsTrue, || {
-        format!("the row is {} at version {}; {}", dumped.state.as_str(), dumped.version, case.told())
+        format!("the row is {} at version {}; {}", dumped.state.as_str(), dumped.version, case.summary())
     });
     let starts: Vec<_> = dumped.trail.iter().filter(|step| step.is("started")).map(|step| step.at).collect();
     let runs: Vec<_> = dumped.runs.iter().map(|run| run.started_at).collect();
     findings.demand(starts == runs, Law::TrailIsTrue, || format!("starts {starts:?}, runs {runs:?}"));
     for delivery in case.deliveries() {
-        let told = case.step(delivery.token).is_some_and(|step| step.is("started"));
-        findings.demand(told, Law::TrailIsTrue, || format!("{delivery:?} has no start in it; {}", case.told()));
+        let recorded = case.step(delivery.token).is_some_and(|step| step.is("started"));
+        findings.demand(recorded, Law::TrailIsTrue, || format!("{delivery:?} has no start in it; {}", case.summary()));
     }
 }
 

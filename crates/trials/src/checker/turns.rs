@@ -35,15 +35,15 @@ pub fn check(cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
             findings.about = Some(next.case.task);
             let over = one.over.filter(|over| over.moment <= next.from);
             findings.demand(over.is_some(), Law::InTurn, || {
-                format!("began before {one} of the key {key:?} was at rest; {}", next.case.told())
+                format!("began before {one} of the key {key:?} was at rest; {}", next.case.summary())
             });
             let Some(over) = over.filter(|over| is_left_alone(next.case, over.at)) else { continue };
             for first in cases.iter().filter(|first| goes_before(first, next.case)) {
                 findings.demand(!waited(first, over.at, next.from, moments), Law::InTurn, || {
-                    let (task, told) = (first.task, first.told());
+                    let (task, trail) = (first.task, first.summary());
                     format!(
-                        "began before {task} of the key {key:?}, which waited, {told}; after {one}; {}",
-                        next.case.told()
+                        "began before {task} of the key {key:?}, which waited, {trail}; after {one}; {}",
+                        next.case.summary()
                     )
                 });
             }
@@ -69,7 +69,7 @@ struct Over {
 
 impl fmt::Display for KeyTenure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", self.case.task, self.case.told())
+        write!(f, "{}, {}", self.case.task, self.case.summary())
     }
 }
 
@@ -145,7 +145,7 @@ fn acknowledged(case: &Case<'_>) -> Option<Stamp> {
 /// When a client definitely knew of this edit.
 fn edit_known(case: &Case<'_>, step: &TrailStep) -> Option<Stamp> {
     let edits = case.calls.iter().filter(|call| matches!(call.op, Op::Edit { .. }) && case.may_be(call, step));
-    let told: Option<Vec<Stamp>> =
+    let answered: Option<Vec<Stamp>> =
         edits.map(|call| matches!(call.answer, CallAnswer::Ok(_)).then_some(call.answered)).collect();
-    told?.into_iter().max()
+    answered?.into_iter().max()
 }

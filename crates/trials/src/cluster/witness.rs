@@ -1,4 +1,4 @@
-//! Watches the database itself: who holds what, who writes what, and what is left in the end.
+//! Watches the database itself: holders, writers, and what is left in the end.
 //!
 //! The checker gets the result as a [`Witness`]. The servers know nothing of it; a few triggers
 //! slow them down.

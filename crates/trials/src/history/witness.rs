@@ -1,4 +1,4 @@
-//! What the shared database saw: who held what when, who wrote what, and what was left behind.
+//! What the shared database saw: holders and their times, writers, and what was left in the end.
 //!
 //! The trial gathers it itself, below the servers and without their knowledge, to compare it with
 //! what they report. Moments come from one counter of the database: a greater moment is later.

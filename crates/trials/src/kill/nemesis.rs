@@ -1,4 +1,4 @@
-//! The one who kills: at random, and where it hurts.
+//! The nemesis that kills servers: at random moments, and at dangerous ones.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::history::{CallAnswer, HistoryEvent, Op, WorkerReport};
 use crate::machine::Machine;
 use crate::workload::{QUEUE, Scene};
 
-/// No aim is waited for longer than this; then the moment is as good as any.
+/// The longest wait for an aim; then it kills anyway.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks whether the moment has come.
+/// The pause between two checks of the aim.
 const LOOK: Duration = Duration::from_millis(1);
-/// A server comes to listen within about this; a kill during the start falls somewhere in it.
+/// A server listens within about this time; a kill during the start comes within it.
 const BIRTH: Duration = Duration::from_millis(120);
 
 /// What a kill is aimed at.
@@ -70,7 +70,7 @@ impl Nemesis {
         machine.start().await;
     }
 
-    /// A task alone in its lane, due only after the kill: no later submission leads anybody to it.
+    /// A task alone in its lane, due only after the kill: no later submission makes a hint for it.
     async fn leave_behind(&self, cycle: usize) {
         let wish = Wish::new(self.scene.key("alone"), QUEUE).of_type(&format!("alone-{cycle}"));
         self.scene.caller.submit_surely(&wish.due_at(self.scene.in_millis(2_500))).await;

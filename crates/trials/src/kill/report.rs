@@ -10,7 +10,7 @@ use punctual_core::state::State;
 use crate::checker::{Law, Violation};
 use crate::history::{CallAnswer, Dumped, History, Op, Submission};
 
-/// So many violations are told in full; the history has them all.
+/// How many violations are shown in full; the history has them all.
 const TOLD: usize = 20;
 
 /// The outcome of a trial.
@@ -32,7 +32,7 @@ pub struct Report {
     pub limited: usize,
     /// Those of them that a schedule made.
     pub scheduled: usize,
-    /// Tasks that somebody got.
+    /// Tasks that were delivered.
     pub deliveries: usize,
     /// Runs that were lost with their worker or their server, and so may have done their work
     /// twice.
@@ -41,7 +41,7 @@ pub struct Report {
     pub kills: usize,
     /// How long the trial took.
     pub took: Duration,
-    /// What SQLite says of its file in the end: `ok`.
+    /// SQLite's check of its file in the end: `ok`.
     pub integrity: String,
     /// How the server ended after SIGTERM: 0.
     pub exit: Option<i32>,

@@ -27,7 +27,7 @@ impl Mischief for HandedOutTwice {
         let claimants: Vec<Claimant> = claims.iter().map(|claim| claim.claimant.clone()).collect();
         let mut claimed = inner.claim(claims).await?;
         for (claimant, got) in claimants.iter().zip(&mut claimed) {
-            // Only a worker that got something: who asks for nothing has no place to put it.
+            // Only for a worker that got a task: a poll for none has no room.
             if let (Claimant::Worker { .. }, Some(own)) = (claimant, got.tasks.first().cloned()) {
                 got.tasks.extend(self.last.lock().replace(own));
             }
@@ -36,7 +36,7 @@ impl Mischief for HandedOutTwice {
     }
 }
 
-/// Longer than anybody owns a partition without a word.
+/// Longer than a node owns a partition without a renewal.
 const DAWDLES: Duration = Duration::from_secs(4);
 
 /// See [`super::Bug::TermsIgnored`].

@@ -1,11 +1,12 @@
 //! Bugs of the submission.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use punctual_core::lane::{Lane, LaneId};
-use punctual_core::state::{Position, State};
+use punctual_core::state::State;
 use punctual_core::store::{Inserted, Store, StoreError};
 use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
@@ -34,26 +35,9 @@ impl Mischief for AckBeforeCommit {
 
 /// The task as the store would answer it.
 fn as_if_stored(task: &NewTask) -> Task {
-    let position = Position { state: State::Pending, version: 1, attempts: 0, crashes: 0, cancel_requested: false };
-    Task {
-        id: task.id,
-        // No lane has this number, so nobody is sent to look for the task before it is there.
-        lane: Arc::new(Lane { id: LaneId::new(i64::MAX), key: task.lane.clone() }),
-        position,
-        created_at: task.created_at,
-        execute_at: task.execute_at,
-        due_at: task.execute_at,
-        expires_at: task.expires_at,
-        hold: None,
-        worker: None,
-        started_at: None,
-        completed_at: None,
-        result: None,
-        progress: None,
-        checkpoint: None,
-        body: task.body.clone(),
-        trail: task.trail.clone(),
-    }
+    // No lane has this number, so that no dispatcher looks for the task before it is stored.
+    let lane = Arc::new(Lane { id: LaneId::new(i64::MAX), key: task.lane.clone() });
+    Task::created(Cow::Borrowed(task), lane, State::Pending)
 }
 
 /// See [`super::Bug::KeyIgnored`].

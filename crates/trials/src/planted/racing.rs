@@ -1,5 +1,5 @@
-//! Bugs that show only when somebody else acts at the same instant: what was looked at is not what
-//! is written to.
+//! Bugs that show only when another call comes at the same instant: the row that is written is not
+//! the one that was read.
 
 use std::collections::HashMap;
 use std::sync::Arc;

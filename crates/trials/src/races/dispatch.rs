@@ -1,4 +1,4 @@
-//! Races between somebody who changes their mind and the task's delivery.
+//! Races between a submitter's change and the delivery of the task.
 //!
 //! In half of the rounds the task is due and the worker's ask meets the change at the barrier; in
 //! the other half the worker waits already, and the change comes about when the task is due.
@@ -11,7 +11,7 @@ use punctual_testkit::sink::SinkAnswer as Target;
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::legal::{Legal, RoundOutcome, told, told_with_state};
+use super::legal::{Legal, RoundOutcome, shown, shown_with_state};
 use super::round::Round;
 use crate::caller::{Caller, HeldLease, Wish};
 use crate::history::WorkerReport;
@@ -24,7 +24,7 @@ const SURELY: Duration = Duration::from_secs(10);
 /// A waiting task is cancelled and asked for.
 pub const CANCEL_AGAINST_LEASE: &[Legal] = &[
     Legal::new("cancelled, and nobody got it", &["200 CANCELLED", "nothing", "-"], "CANCELLED"),
-    Legal::new("got, and its worker told to stop", &["202 RUNNING", "lease", "410 cancelled"], "CANCELLED"),
+    Legal::new("got, and its worker asked to stop", &["202 RUNNING", "lease", "410 cancelled"], "CANCELLED"),
 ];
 
 /// See [`CANCEL_AGAINST_LEASE`].
@@ -36,11 +36,11 @@ pub async fn cancel_against_lease(round: &mut Round) -> RoundOutcome {
     let (lease, next) = match &got {
         Some(held) => {
             let said = if round.dice.random() { WorkerReport::Heartbeat } else { WorkerReport::Completed };
-            ("lease", told(&round.settling(1, held, said).await))
+            ("lease", shown(&round.settling(1, held, said).await))
         }
         None => ("nothing", "-".to_owned()),
     };
-    round.outcome(task, [told_with_state(&cancelled), lease.to_owned(), next], round.state(task).await)
+    round.outcome(task, [shown_with_state(&cancelled), lease.to_owned(), next], round.state(task).await)
 }
 
 /// A task that is about to be pushed is cancelled.
@@ -63,7 +63,7 @@ pub async fn cancel_against_webhook(round: &mut Round) -> RoundOutcome {
     let cancelled = round.at(0, moment, move |caller| async move { caller.cancel(task).await }).await;
     let end = round.rest(task).await;
     let arrivals = round.sink.hits(&path).len();
-    let outcome = round.outcome(task, [told_with_state(&cancelled), format!("{arrivals} arrivals")], end);
+    let outcome = round.outcome(task, [shown_with_state(&cancelled), format!("{arrivals} arrivals")], end);
     RoundOutcome { raced: true, ..outcome }
 }
 
@@ -81,7 +81,7 @@ pub async fn reschedule_against_claim(round: &mut Round) -> RoundOutcome {
     let poll = round.poll(1, "B", SURELY, 60);
     let (edited, got) = round.pair(editing, poll).await;
     let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
-    round.outcome(task, [told(&edited), lease], round.state(task).await)
+    round.outcome(task, [shown(&edited), lease], round.state(task).await)
 }
 
 /// A task gets another payload while it is claimed.
@@ -137,14 +137,14 @@ async fn edit(round: &mut Round, if_match: Option<u64>) -> RoundOutcome {
     let given = got.as_ref().map_or("nothing", |held| which(&held.payload)).to_owned();
     let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
     let kept = which(&round.read(task).await["payload"]).to_owned();
-    round.outcome(task, [told(&edited), lease, given, kept], round.state(task).await)
+    round.outcome(task, [shown(&edited), lease, given, kept], round.state(task).await)
 }
 
 fn payload(which: &str, words: usize) -> Value {
     json!({"is": which, "words": vec![which; words], "still": which})
 }
 
-/// The token tells whether there was an edit: a task is submitted at version 1, and a lease adds
+/// The token shows whether there was an edit: a task is submitted at version 1, and a lease adds
 /// two.
 async fn lease_in_view_of_the_edit(round: &Round, got: Option<&HeldLease>) -> String {
     let Some(held) = got else { return "nothing".to_owned() };

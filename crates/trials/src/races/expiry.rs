@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_core::time::Timestamp;
 use rand::RngExt;
 
-use super::legal::{Legal, RoundOutcome, told};
+use super::legal::{Legal, RoundOutcome, shown};
 use super::round::Round;
 use crate::caller::HeldLease;
 use crate::history::WorkerReport;
@@ -60,7 +60,7 @@ async fn come_back(round: &mut Round, zombie: HeldLease, word: WorkerReport) -> 
     let task = zombie.task;
     let (late, rightful) = (round.settling(0, &zombie, word), round.settling(1, &holder, WorkerReport::Completed));
     let (late, rightful) = round.pair(late, rightful).await;
-    round.outcome(task, [told(&late), told(&rightful)], round.state(task).await)
+    round.outcome(task, [shown(&late), shown(&rightful)], round.state(task).await)
 }
 
 /// A worker shows a sign of life about when its lease ends.
@@ -104,7 +104,7 @@ pub async fn late_heartbeat(round: &mut Round) -> RoundOutcome {
         None => round.seat(0).settle(&late, WorkerReport::Completed).await,
     };
     let got = taken_over(round, next.as_ref()).await;
-    round.outcome(task, [told(&beat), when.to_owned(), told(&then), got], round.state(task).await)
+    round.outcome(task, [shown(&beat), when.to_owned(), shown(&then), got], round.state(task).await)
 }
 
 /// A worker completes about when its lease ends, and another one waits for the task.
@@ -123,7 +123,7 @@ pub async fn completion_at_expiry(round: &mut Round) -> RoundOutcome {
     let completing = round.at(0, Some(moment), move |_| completing);
     let (completed, next) = round.pair(completing, waiting).await;
     let got = taken_over(round, next.as_ref()).await;
-    round.outcome(task, [told(&completed), got], round.state(task).await)
+    round.outcome(task, [shown(&completed), got], round.state(task).await)
 }
 
 /// A moment about the end of a lease, or about the reaper's next visit after it, or anywhere

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::RngExt;
 use serde_json::json;
 
-use super::legal::{Legal, RoundOutcome, told};
+use super::legal::{Legal, RoundOutcome, shown};
 use super::round::Round;
 use crate::caller::Wish;
 use crate::history::{CallAnswer, WorkerReport};
@@ -66,8 +66,7 @@ async fn submit(round: &mut Round, wishes: Vec<Wish>) -> RoundOutcome {
     summary.push(format!("{} task", tasks.len()));
     let payload = round.read(task).await["payload"].as_str().map(str::to_owned);
     summary.extend(payload);
-    // Every task that there is, so that a second one shows in a history that has otherwise come to
-    // rest.
+    // All tasks, so that a second one shows in a history that is otherwise finished.
     for _ in &tasks {
         if let Some(held) = round.take_surely(0, "Z").await {
             round.seat(0).settle_surely(&held, WorkerReport::Completed).await;
@@ -83,7 +82,7 @@ fn counted(answers: &[CallAnswer]) -> Vec<String> {
     let mut counts: BTreeMap<(bool, String), usize> = BTreeMap::new();
     for answer in answers {
         let replayed = answer.shown().is_some_and(|shown| shown.replayed);
-        let word = if replayed { format!("{} replayed", told(answer)) } else { told(answer) };
+        let word = if replayed { format!("{} replayed", shown(answer)) } else { shown(answer) };
         *counts.entry((word != "201", word)).or_default() += 1;
     }
     counts.into_iter().map(|((_, word), count)| format!("{count} × {word}")).collect()

@@ -26,12 +26,12 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => $at_once,)+ }
             }
 
-            /// How many contenders there are at the most.
+            /// The maximum number of contenders.
             pub const fn seats(self) -> usize {
                 match self { $(Kind::$kind => $seats,)+ }
             }
 
-            /// What may come of it.
+            /// Its legal outcomes.
             pub const fn table(self) -> &'static [Legal] {
                 match self { $(Kind::$kind => $file::$table,)+ }
             }

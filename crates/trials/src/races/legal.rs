@@ -1,8 +1,8 @@
-//! What may come of a race: the table that every round is held against.
+//! The legal outcomes of races: the table that every round is compared with.
 //!
-//! A kind of race has a few [`Legal`] outcomes, each with exactly what the contenders were told and
-//! how the task stood then. Whatever is not in the table is illegal. A race of which only one
-//! outcome is ever seen is no race, so the trial counts them.
+//! A kind of race has a few [`Legal`] outcomes, each with the exact answers to the contenders and
+//! the state of the task then. All other outcomes are illegal. A race with only one outcome is no
+//! race, so the trial counts them.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ use crate::history::CallAnswer;
 pub struct Legal {
     /// In a few words.
     pub name: &'static str,
-    /// What the contenders were told, in their order, and what else is part of the outcome.
-    pub told: &'static [&'static str],
-    /// How the task stood then.
+    /// The answers to the contenders, in their order, and the rest of the outcome.
+    pub answers: &'static [&'static str],
+    /// The state of the task then.
     pub end: &'static str,
-    /// Which contender was answered first, where nothing else tells who was faster.
+    /// The contender that was answered first, if nothing else shows which was faster.
     pub first: Option<usize>,
     /// It may happen, but does not have to be seen for the race to be one.
     pub rare: bool,
@@ -27,8 +27,8 @@ pub struct Legal {
 
 impl Legal {
     /// An outcome that must be seen.
-    pub const fn new(name: &'static str, told: &'static [&'static str], end: &'static str) -> Self {
-        Self { name, told, end, first: None, rare: false }
+    pub const fn new(name: &'static str, answers: &'static [&'static str], end: &'static str) -> Self {
+        Self { name, answers, end, first: None, rare: false }
     }
 
     /// The outcome with this contender answered first.
@@ -47,9 +47,9 @@ impl Legal {
 /// What came of one round.
 #[derive(Clone, Debug)]
 pub struct RoundOutcome {
-    /// What the contenders were told, and what else is part of the outcome.
-    pub told: Vec<String>,
-    /// How the task stood then.
+    /// The answers to the contenders, and the rest of the outcome.
+    pub answers: Vec<String>,
+    /// The state of the task then.
     pub end: String,
     /// Which contender was answered first.
     pub first: usize,
@@ -62,13 +62,15 @@ pub struct RoundOutcome {
 impl RoundOutcome {
     /// The round could not be held: a task that was to be had was not.
     pub fn never_began() -> Self {
-        Self { told: Vec::new(), end: "the race never began".to_owned(), first: 0, raced: false, task: None }
+        Self { answers: Vec::new(), end: "the race never began".to_owned(), first: 0, raced: false, task: None }
     }
 
     /// Its place among the legal ones.
     pub fn among<'a>(&self, table: &'a [Legal]) -> Option<&'a Legal> {
         let alike = |legal: &&Legal| {
-            self.told == legal.told && self.end == legal.end && legal.first.is_none_or(|first| first == self.first)
+            self.answers == legal.answers
+                && self.end == legal.end
+                && legal.first.is_none_or(|first| first == self.first)
         };
         table.iter().find(alike)
     }
@@ -76,7 +78,7 @@ impl RoundOutcome {
 
 impl fmt::Display for RoundOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} → {}", self.told.join(" | "), self.end)?;
+        write!(f, "{} → {}", self.answers.join(" | "), self.end)?;
         if let Some(task) = self.task {
             write!(f, " ({task})")?;
         }
@@ -85,7 +87,7 @@ impl fmt::Display for RoundOutcome {
 }
 
 /// An answer as the tables have it: `200`, `409 stale_token`.
-pub fn told(answer: &CallAnswer) -> String {
+pub fn shown(answer: &CallAnswer) -> String {
     match answer {
         CallAnswer::Ok(shown) => shown.status.to_string(),
         CallAnswer::Refused { status, code } => format!("{status} {code}"),
@@ -94,9 +96,9 @@ pub fn told(answer: &CallAnswer) -> String {
 }
 
 /// The same with the state that a 2xx showed: `202 RUNNING`.
-pub fn told_with_state(answer: &CallAnswer) -> String {
+pub fn shown_with_state(answer: &CallAnswer) -> String {
     let state = answer.shown().and_then(|shown| shown.state.as_deref()).unwrap_or("");
-    format!("{} {state}", told(answer)).trim_end().to_owned()
+    format!("{} {state}", shown(answer)).trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -108,9 +110,9 @@ mod tests {
         Legal::new("the second", &["409 stale_token", "200"], "COMPLETED"),
     ];
 
-    fn found(told: &[&str], end: &str, first: usize) -> Option<&'static str> {
-        let told = told.iter().map(|&word| word.to_owned()).collect();
-        let outcome = RoundOutcome { told, end: end.to_owned(), first, raced: true, task: None };
+    fn found(answers: &[&str], end: &str, first: usize) -> Option<&'static str> {
+        let answers = answers.iter().map(|&word| word.to_owned()).collect();
+        let outcome = RoundOutcome { answers, end: end.to_owned(), first, raced: true, task: None };
         outcome.among(TABLE).map(|legal| legal.name)
     }
 

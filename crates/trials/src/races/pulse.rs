@@ -1,16 +1,15 @@
-//! When the reaper comes: it looks about twice a second, so from one of its visits the next can be
-//! foreseen.
+//! Predicts the reaper's next pass: it runs about twice a second.
 //!
-//! Only an aim: nothing is wrong with a round that misses it.
+//! Only an aim: a round may miss it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use punctual_core::time::Timestamp;
 
-/// Between two of its visits.
+/// The time between two passes.
 const INTERVAL_MILLIS: i64 = 502;
 
-/// The last visit that anybody has seen.
+/// The last pass that was seen.
 #[derive(Debug, Default)]
 pub struct LastVisit(AtomicI64);
 

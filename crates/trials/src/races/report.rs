@@ -8,7 +8,7 @@ use super::kind::Kind;
 use super::legal::RoundOutcome;
 use crate::checker::{Law, Violation};
 
-/// So many illegal outcomes and violations are told in full.
+/// How many illegal outcomes and violations are shown in full.
 const TOLD: usize = 10;
 
 /// What came of all rounds of one kind.
@@ -24,7 +24,7 @@ pub struct Report {
     pub illegal: Vec<String>,
     /// The laws that were broken.
     pub violations: Vec<Violation>,
-    /// What SQLite says of its file in the end: `ok`.
+    /// SQLite's check of its file in the end: `ok`.
     pub integrity: String,
     /// How the server ended after SIGTERM: 0.
     pub exit: Option<i32>,
@@ -85,7 +85,7 @@ impl Report {
             && self.exit == Some(0)
     }
 
-    /// The outcomes that a race must have and this one had not, or only when nobody raced.
+    /// The outcomes that a race must have and this one did not have, or only without a race.
     pub fn missing(&self) -> Vec<&'static str> {
         let outcomes = self.kind.table().iter().zip(&self.seen);
         outcomes.filter(|(legal, seen)| !legal.rare && seen.raced == 0).map(|(legal, _)| legal.name).collect()

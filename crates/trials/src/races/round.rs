@@ -1,4 +1,4 @@
-//! One round of a race: who meets, and the barrier at which they do.
+//! One round of a race: its contenders, and the barrier where they meet.
 //!
 //! Contenders have connections of their own, open before the barrier. Behind it some are held up by
 //! the dice for a moment, so that each of them is the first in some rounds.
@@ -47,7 +47,7 @@ struct Seat {
 }
 
 impl Round {
-    /// A place with so many seats.
+    /// A place with this many seats.
     pub async fn new(caller: &Caller, seats: usize, jitter: Duration, sink: Arc<Sink>, pulse: Arc<LastVisit>) -> Self {
         let mut made = Vec::with_capacity(seats);
         for _ in 0..seats {
@@ -70,12 +70,12 @@ impl Round {
         self.seats[number].caller.clone()
     }
 
-    /// The instant in so many milliseconds.
+    /// The instant in this many milliseconds.
     pub fn in_millis(&self, millis: i64) -> Timestamp {
         self.seats[0].caller.recorder().now().wall().plus_millis(millis)
     }
 
-    /// An instant in so many milliseconds, by the dice.
+    /// A random instant between this many milliseconds from now.
     pub fn soon(&mut self, from: i64, to: i64) -> Timestamp {
         let millis = self.draw(from, to);
         self.in_millis(millis)
@@ -146,13 +146,13 @@ impl Round {
     }
 
     /// What came of the round.
-    pub fn outcome(&self, task: TaskId, told: impl IntoIterator<Item = String>, end: String) -> RoundOutcome {
+    pub fn outcome(&self, task: TaskId, answers: impl IntoIterator<Item = String>, end: String) -> RoundOutcome {
         let first_ended = self.spans.iter().map(|span| span.1).min();
         let first = self.spans.iter().position(|span| Some(span.1) == first_ended).unwrap_or(0);
         let mut spans = self.spans.clone();
         spans.sort_unstable();
         let raced = spans.windows(2).any(|pair| pair[1].0 < pair[0].1);
-        RoundOutcome { told: told.into_iter().collect(), end, first, raced, task: Some(task) }
+        RoundOutcome { answers: answers.into_iter().collect(), end, first, raced, task: Some(task) }
     }
 
     async fn connect(&mut self, seats: usize) {
@@ -164,8 +164,8 @@ impl Round {
         }
     }
 
-    /// How long a contender is held up behind the barrier: mostly not at all, and in a crowd hardly
-    /// anybody.
+    /// How long a contender is delayed behind the barrier: mostly not at all, and rarely among
+    /// many.
     fn hold_up(&mut self, contenders: usize) -> Duration {
         let held_up = self.dice.random_range(0..contenders.max(5)) < 2;
         if held_up { self.jitter.mul_f64(self.dice.random()) } else { Duration::ZERO }

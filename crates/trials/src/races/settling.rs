@@ -5,27 +5,27 @@ use std::pin::Pin;
 
 use rand::RngExt;
 
-use super::legal::{Legal, RoundOutcome, told, told_with_state};
+use super::legal::{Legal, RoundOutcome, shown, shown_with_state};
 use super::round::Round;
 use crate::caller::HeldLease;
 use crate::history::{CallAnswer, WorkerReport};
 
-/// The same completion, said two or ten times.
+/// The same completion, reported two or ten times.
 pub const SAME_COMPLETION: &[Legal] = &[
     Legal::new("two, all accepted as one", &["2 at once", "200"], "COMPLETED by A"),
     Legal::new("ten, all accepted as one", &["10 at once", "200"], "COMPLETED by A"),
 ];
 
-/// As many as say the same at once.
+/// How many report the same at once.
 pub const SAYERS: usize = 10;
 
 /// See [`SAME_COMPLETION`].
 pub async fn same_completion(round: &mut Round) -> RoundOutcome {
     let Some(held) = round.running().await else { return RoundOutcome::never_began() };
-    let sayers = if round.dice.random_ratio(1, 3) { SAYERS } else { 2 };
+    let reporters = if round.dice.random_ratio(1, 3) { SAYERS } else { 2 };
     let mut contenders: Vec<Pin<Box<dyn Future<Output = Vec<CallAnswer>> + Send>>> = Vec::new();
-    for seat in 0..sayers {
-        // One in four says it twice in one batch.
+    for seat in 0..reporters {
+        // One in four reports it twice in one batch.
         if round.dice.random_ratio(1, 4) {
             let (caller, twice) = (round.seat(seat), vec![(held.clone(), WorkerReport::Completed); 2]);
             contenders.push(Box::pin(async move { caller.settle_all(&twice).await }));
@@ -34,9 +34,9 @@ pub async fn same_completion(round: &mut Round) -> RoundOutcome {
             contenders.push(Box::pin(async move { vec![once.await] }));
         }
     }
-    let answers: BTreeSet<String> = round.all(contenders).await.iter().flatten().map(told).collect();
-    let told = [format!("{sayers} at once")].into_iter().chain(answers);
-    round.outcome(held.task, told, round.state(held.task).await)
+    let answers: BTreeSet<String> = round.all(contenders).await.iter().flatten().map(shown).collect();
+    let answers = [format!("{reporters} at once")].into_iter().chain(answers);
+    round.outcome(held.task, answers, round.state(held.task).await)
 }
 
 /// Two completions with different results.
@@ -48,12 +48,12 @@ pub const DIFFERENT_COMPLETIONS: &[Legal] = &[
 /// See [`DIFFERENT_COMPLETIONS`].
 pub async fn different_completions(round: &mut Round) -> RoundOutcome {
     let Some(held) = round.running().await else { return RoundOutcome::never_began() };
-    // A result tells its worker's name, so another name is another result.
+    // A result has its worker's name, so that another name is another result.
     let other = HeldLease { worker: "B".to_owned(), ..held.clone() };
     let (first, second) =
         (round.settling(0, &held, WorkerReport::Completed), round.settling(1, &other, WorkerReport::Completed));
     let (first, second) = round.pair(first, second).await;
-    round.outcome(held.task, [told(&first), told(&second)], round.state(held.task).await)
+    round.outcome(held.task, [shown(&first), shown(&second)], round.state(held.task).await)
 }
 
 /// A completion and a failure.
@@ -86,22 +86,27 @@ async fn complete_against(round: &mut Round, said: WorkerReport) -> RoundOutcome
     let (completed, other) = round.pair(completing, other).await;
     let end = round.state(held.task).await;
     round.finish(held.task, &[&held]).await;
-    round.outcome(held.task, [told(&completed), told(&other)], end)
+    round.outcome(held.task, [shown(&completed), shown(&other)], end)
 }
 
 /// A cancellation amid a flood of heartbeats.
 pub const CANCEL_AGAINST_HEARTBEATS: &[Legal] = &[
-    Legal::new("told with the next heartbeat", &["202 RUNNING", "200", "410 cancelled"], "CANCELLED"),
-    Legal::new("told within the flood", &["202 RUNNING", "200, then 410 cancelled", "410 cancelled"], "CANCELLED"),
+    Legal::new("asked to stop with the next heartbeat", &["202 RUNNING", "200", "410 cancelled"], "CANCELLED"),
     Legal::new(
-        "told within the flood, and stopped by the time of the answer",
+        "asked to stop within the flood",
+        &["202 RUNNING", "200, then 410 cancelled", "410 cancelled"],
+        "CANCELLED",
+    ),
+    Legal::new(
+        "asked to stop within the flood, and stopped by the time of the answer",
         &["202 CANCELLED", "200, then 410 cancelled", "410 cancelled"],
         "CANCELLED",
     )
     .rare(),
-    Legal::new("told before the flood", &["202 RUNNING", "410 cancelled", "410 cancelled"], "CANCELLED").rare(),
+    Legal::new("asked to stop before the flood", &["202 RUNNING", "410 cancelled", "410 cancelled"], "CANCELLED")
+        .rare(),
     Legal::new(
-        "told before the flood, and stopped by the time of the answer",
+        "asked to stop before the flood, and stopped by the time of the answer",
         &["202 CANCELLED", "410 cancelled", "410 cancelled"],
         "CANCELLED",
     )
@@ -117,15 +122,15 @@ pub async fn cancel_against_heartbeats(round: &mut Round) -> RoundOutcome {
     let beats = async move {
         let mut heard = Vec::new();
         for _ in 0..beats {
-            heard.push(told(&beating.settle(&worker, WorkerReport::Heartbeat).await));
+            heard.push(shown(&beating.settle(&worker, WorkerReport::Heartbeat).await));
         }
         heard.dedup();
         heard.join(", then ")
     };
     let (cancelled, heard) = round.pair(async move { cancelling.cancel(task).await }, beats).await;
-    let next = told(&round.settling(0, &held, WorkerReport::Heartbeat).await);
+    let next = shown(&round.settling(0, &held, WorkerReport::Heartbeat).await);
     round.finish(task, &[&held]).await;
-    round.outcome(task, [told_with_state(&cancelled), heard, next], round.state(task).await)
+    round.outcome(task, [shown_with_state(&cancelled), heard, next], round.state(task).await)
 }
 
 /// A completion and a cancellation of the running task.
@@ -146,5 +151,5 @@ pub async fn complete_against_cancel(round: &mut Round) -> RoundOutcome {
     let (task, caller) = (held.task, round.seat(1));
     let completing = round.settling(0, &held, WorkerReport::Completed);
     let (completed, cancelled) = round.pair(completing, async move { caller.cancel(task).await }).await;
-    round.outcome(task, [told(&completed), told_with_state(&cancelled)], round.state(task).await)
+    round.outcome(task, [shown(&completed), shown_with_state(&cancelled)], round.state(task).await)
 }

@@ -1,4 +1,4 @@
-//! Races of equals: two who want the same.
+//! Races of equals: two callers that want the same.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use punctual_core::ids::TaskId;
 use rand::RngExt;
 use serde_json::json;
 
-use super::legal::{Legal, RoundOutcome, told, told_with_state};
+use super::legal::{Legal, RoundOutcome, shown, shown_with_state};
 use super::round::Round;
 use crate::caller::HeldLease;
 use crate::history::WorkerReport;
@@ -32,10 +32,10 @@ pub async fn two_polls(round: &mut Round) -> RoundOutcome {
     let (first, second) = round.pair(first, second).await;
     let end = round.state(task).await;
     let got = |held: &Option<HeldLease>| if held.is_some() { "lease".to_owned() } else { "nothing".to_owned() };
-    let told = [got(&first), got(&second)];
+    let answers = [got(&first), got(&second)];
     let held: Vec<&HeldLease> = first.iter().chain(&second).collect();
     round.finish(task, &held).await;
-    round.outcome(task, told, end)
+    round.outcome(task, answers, end)
 }
 
 /// Two re-drive one dead letter.
@@ -57,7 +57,7 @@ pub async fn redrive_twice(round: &mut Round) -> RoundOutcome {
     let (first, second) = round.pair(first, second).await;
     let end = round.state(task).await;
     round.finish(task, &[]).await;
-    round.outcome(task, [told(&first), told(&second)], end)
+    round.outcome(task, [shown(&first), shown(&second)], end)
 }
 
 /// Two cancel one task, before it began or while it runs.
@@ -82,7 +82,7 @@ pub async fn cancel_twice(round: &mut Round) -> RoundOutcome {
     if let Some(held) = held {
         round.finish(task, &[&held]).await;
     }
-    round.outcome(task, [told_with_state(&first), told_with_state(&second)], end)
+    round.outcome(task, [shown_with_state(&first), shown_with_state(&second)], end)
 }
 
 /// Two change one task, both at its first version only.
@@ -103,7 +103,7 @@ pub async fn conditional_edits(round: &mut Round) -> RoundOutcome {
     let end = round.state(task).await;
     let kept = round.read(task).await["payload"].as_str().unwrap_or("neither").to_owned();
     round.seat(0).cancel(task).await;
-    round.outcome(task, [told(&first), told(&second), kept], end)
+    round.outcome(task, [shown(&first), shown(&second), kept], end)
 }
 
 /// A task that does not become due in its round.

@@ -14,8 +14,8 @@ const TAKEN_BACK: Duration = Duration::from_secs(4);
 /// Long enough for a task that is due.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A worker sleeps through its lease, and comes back when another one has the task: nothing it says
-/// counts.
+/// A worker sleeps through its lease and comes back when another one has the task: its reports have
+/// no effect.
 pub async fn overtaken(scene: &Scene) {
     let caller = &scene.caller;
     caller.submit_surely(&Wish::new(scene.key("overtaken"), "overtaken")).await;

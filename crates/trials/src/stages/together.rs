@@ -51,7 +51,7 @@ pub async fn in_little_place(scene: &Scene) {
     scene.caller.submit_batch(&wishes).await;
 }
 
-/// Completes so many tasks of a queue, one after the other.
+/// Completes this many tasks of a queue, one after the other.
 async fn work_off(scene: &Scene, queue: &str, tasks: usize) {
     for _ in 0..tasks {
         if let Some(held) = take(scene, "patient", queue, SOON).await {

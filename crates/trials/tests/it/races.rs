@@ -73,7 +73,7 @@ fair! {
     a_second_cancellation_changes_nothing: CancelTwice,
 }
 
-/// The table of the race and the law of the checker both tell of it.
+/// The table of the race and the law of the checker both find it.
 async fn is_noticed(bug: Bug) {
     let Trial::Races(kind) = bug.shows_in() else { panic!("{} shows in another trial", bug.name()) };
     let report = tried(kind, Some(bug), rounds(kind) / FEW).await;

@@ -1,4 +1,4 @@
-//! The barrier: whoever is there waits until all are, and then they go.
+//! The barrier: contenders wait there for each other, and then start together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,12 +25,12 @@ pub fn start<T: Send + 'static>(
     })
 }
 
-/// What it was told.
+/// Its answer.
 pub async fn ended<T>(started: Started<T>) -> (T, (Instant, Instant)) {
     started.await.expect("a contender does not panic")
 }
 
-/// Waits for less than the timer can tell.
+/// Waits for less than the resolution of the timer.
 async fn hold_up(time: Duration) {
     let until = Instant::now() + time;
     while Instant::now() < until {

@@ -1,5 +1,4 @@
-//! What a round does with its task: brings it where the race begins, looks at it, and brings it to
-//! its end.
+//! The task of a round: bringing it to where the race begins, reading it, and finishing it.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -17,9 +16,9 @@ use crate::history::{CallAnswer, WorkerReport};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// For how long a worker leases what it will settle soon.
 const LONG_LEASE: u64 = 60;
-/// Signs of life that are too many for the time they take.
+/// More heartbeats than the server writes in that time.
 const FLOOD: usize = 14;
-/// Between two looks at a task.
+/// The pause between two reads of a task.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Round {
@@ -48,7 +47,7 @@ impl Round {
         }
     }
 
-    /// What a worker says, in one way or the other by the dice, to be sent off later.
+    /// The report of a worker, by one of two routes at random, to be sent later.
     pub fn settling(
         &mut self,
         seat: usize,
@@ -79,7 +78,7 @@ impl Round {
         self.running_for(wish, 1).await
     }
 
-    /// A task that worker A holds for so many seconds.
+    /// A task that worker A holds for this many seconds.
     pub async fn running_for(&self, wish: &Wish, seconds: u64) -> Option<HeldLease> {
         self.submit(wish).await?;
         self.take(0, "A", PATIENCE, seconds).await
@@ -91,8 +90,7 @@ impl Round {
         self.take_surely(0, "A").await
     }
 
-    /// More signs of life of worker A than anybody needs: the server may stop writing them down one
-    /// by one.
+    /// Too many heartbeats of worker A: the server need not write each of them.
     pub async fn flood(&self, held: &HeldLease) {
         // One after the other in few calls, so that on a busy machine too they come in a moment.
         for beats in [1, FLOOD] {
@@ -106,7 +104,7 @@ impl Round {
         reply.value()
     }
 
-    /// The state of a task, and who completed it.
+    /// The state of a task, and the worker that completed it.
     pub async fn state(&self, task: TaskId) -> String {
         let task = self.read(task).await;
         let state = task["status"].as_str().unwrap_or("nothing");
@@ -116,7 +114,7 @@ impl Round {
         }
     }
 
-    /// The state of a task once it has come to rest, or after a while.
+    /// The state of a task once it has finished, or after a while.
     pub async fn rest(&self, task: TaskId) -> String {
         let begun = Instant::now();
         loop {
@@ -130,7 +128,7 @@ impl Round {
     }
 
     /// The trail of a task in a line, for evidence.
-    pub async fn told(&self, task: TaskId) -> String {
+    pub async fn trail(&self, task: TaskId) -> String {
         let events = self.events(task).await;
         let step = |event: &Value| {
             let word = |field: &str| event[field].as_str().unwrap_or("?").to_owned();
@@ -154,8 +152,8 @@ impl Round {
         }
     }
 
-    /// Everybody who held the task says that it is done, whatever that is worth now; if it waits,
-    /// worker Z does it.
+    /// All holders report the task as completed, with or without effect. If it waits, worker Z
+    /// completes it.
     pub async fn finish(&self, task: TaskId, held: &[&HeldLease]) {
         for held in held {
             self.seats[0].caller.settle_surely(held, WorkerReport::Completed).await;
