@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_shown_under_its_name() {
+    fn a_metric_is_shown_under_its_name() {
         let metrics = Metrics::new(Timestamp::from_millis(1_779_472_800_500));
         metrics.tasks_submitted.inc_by(3);
         metrics.settled("completed", 2);

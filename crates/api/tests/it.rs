@@ -204,7 +204,7 @@ async fn a_long_answer_is_not_idle() {
 }
 
 #[tokio::test]
-async fn what_has_two_readings_is_refused_and_closed() {
+async fn ambiguous_bytes_are_refused_and_closed() {
     let server = Server::start(ServerLimits::default()).await;
     let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
     let corpus = [
@@ -312,7 +312,7 @@ async fn beyond_the_cap_a_connection_waits_for_a_place() {
 }
 
 #[tokio::test]
-async fn shutting_down_finishes_what_is_under_way() {
+async fn a_shutdown_finishes_requests_under_way() {
     let mut server = Server::start(ServerLimits::default()).await;
     let (mut busy, mut idle, fresh) = (server.connect().await, server.connect().await, server.connect().await);
     idle.send(GET).await;
@@ -342,7 +342,7 @@ async fn shutting_down_finishes_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn shutting_down_does_not_wait_for_ever() {
+async fn a_shutdown_waits_for_a_bounded_time() {
     let mut server = Server::start(ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() }).await;
     let mut stuck = server.connect().await;
     stuck.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;

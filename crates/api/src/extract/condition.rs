@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entity_tag_is_refused() {
+    fn a_text_that_is_no_entity_tag_is_refused() {
         for value in ["3", "\"3", "\"3\" \"4\"", "*, \"3\"", "\"3\", *", "w/\"3\""] {
             assert_eq!(matches(&[value]), Err(MalformedTags), "{value}");
         }

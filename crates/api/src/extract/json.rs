@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_told_as_such() {
+    fn text_that_is_not_json_is_invalid_json() {
         let deep = format!(r#"{{"type":"a","payload":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         for text in [
             "",

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_refused() {
+    fn bytes_that_are_not_text_are_refused() {
         assert_eq!(faults("a=%ff", |q| drop(q.take("a"))), ["?a"]);
         assert_eq!(faults("a=%00", |q| drop(q.take("a"))), ["?a"]);
     }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_heads_name_what_the_samples_name() {
+    fn heads_and_samples_have_the_same_names() {
         let openmetrics = "# HELP a Things.\n# TYPE a counter\na_total 1\n\
                            # HELP b_seconds Time.\n# TYPE b_seconds histogram\n# UNIT b_seconds seconds\nb_seconds_sum 1\n\
                            # HELP c Version.\n# TYPE c info\nc_info{v=\"1\"} 1\n# EOF\n";

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
-use axum::http::header::{ALLOW, RETRY_AFTER};
+use axum::http::header::RETRY_AFTER;
 use axum::routing::{get, post};
 use parking_lot::Mutex;
 use tower::ServiceExt;
@@ -38,22 +38,6 @@ async fn every_answer_carries_a_request_id() {
     let mut named = request("GET", "/nowhere");
     named.headers_mut().insert(REQUEST_ID, HeaderValue::from_static("mine-7"));
     assert_eq!(world.call(named).await.headers[REQUEST_ID], "mine-7");
-}
-
-#[tokio::test]
-async fn refusals_of_the_framework_are_problems() {
-    let world = World::new();
-    assert_eq!(world.call(request("GET", "/v1/nowhere")).await.problem(), "not_found");
-    assert_eq!(world.call(request("GET", "/v1/tasks/%ff")).await.problem(), "not_found");
-    assert_eq!(world.call(request("GET", "/v1/tasks/..%2f..%2fetc")).await.problem(), "not_found");
-    let answer = world.call(request("PUT", "/v1/leases")).await;
-    assert_eq!(answer.problem(), "method_not_allowed");
-    assert_eq!(answer.headers[ALLOW], "POST");
-    for method in ["TRACE", "CONNECT", "BREW"] {
-        assert_eq!(world.call(request(method, "/v1/tasks")).await.problem(), "method_not_allowed", "{method}");
-    }
-    let head = world.call(request("HEAD", "/healthz")).await;
-    assert_eq!((head.status, head.text.as_str()), (StatusCode::OK, ""));
 }
 
 #[tokio::test]

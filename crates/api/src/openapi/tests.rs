@@ -19,17 +19,6 @@ fn operations_of(document: &Value) -> Vec<(String, String, &Value)> {
     operations
 }
 
-fn walk<'a>(value: &'a Value, found: &mut impl FnMut(&'a str, &'a Value)) {
-    match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
-            found(name, value);
-            walk(value, found);
-        }),
-        Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
-        _ => {}
-    }
-}
-
 #[test]
 fn the_document_has_a_head() {
     let document = document();
@@ -43,20 +32,6 @@ fn the_document_has_a_head() {
         let [tag] = operation["tags"].as_array().unwrap().as_slice() else { panic!("{method} {path} has not one tag") };
         assert!(tags.contains(tag.as_str().unwrap()), "{method} {path}: {tag}");
     }
-}
-
-#[test]
-fn every_reference_leads_somewhere() {
-    let document = document();
-    let mut count = 0;
-    walk(&document, &mut |name, value| {
-        if name == "$ref" {
-            let reference = value.as_str().unwrap().strip_prefix('#').unwrap();
-            assert!(document.pointer(reference).is_some(), "{reference}");
-            count += 1;
-        }
-    });
-    assert!(count > 50, "{count}");
 }
 
 #[test]
@@ -100,54 +75,4 @@ fn refusals_are_problems_everywhere() {
             assert_eq!(content, ["application/problem+json"], "{method} {path} {status}");
         }
     }
-}
-
-#[test]
-fn the_whole_contract_is_there() {
-    let document = document();
-    let there: BTreeSet<String> =
-        operations_of(&document).into_iter().map(|(method, path, _)| format!("{method} {path}")).collect();
-    let contract = [
-        "POST /v1/tasks",
-        "POST /v1/tasks/batch",
-        "GET /v1/tasks",
-        "GET /v1/tasks/{id}",
-        "PATCH /v1/tasks/{id}",
-        "DELETE /v1/tasks/{id}",
-        "POST /v1/tasks/{id}/run",
-        "POST /v1/tasks/{id}/redrive",
-        "GET /v1/tasks/{id}/runs",
-        "GET /v1/tasks/{id}/events",
-        "GET /v1/tasks/{id}/explain",
-        "POST /v1/leases",
-        "POST /v1/leases/settle",
-        "POST /v1/tasks/{id}/complete",
-        "POST /v1/tasks/{id}/fail",
-        "POST /v1/tasks/{id}/heartbeat",
-        "POST /v1/tasks/{id}/release",
-        "GET /v1/workers",
-        "POST /v1/schedules",
-        "GET /v1/schedules",
-        "POST /v1/schedules/preview",
-        "GET /v1/schedules/by-name/{name}",
-        "PUT /v1/schedules/by-name/{name}",
-        "GET /v1/schedules/{id}",
-        "PATCH /v1/schedules/{id}",
-        "DELETE /v1/schedules/{id}",
-        "POST /v1/schedules/{id}/pause",
-        "POST /v1/schedules/{id}/resume",
-        "POST /v1/schedules/{id}/trigger",
-        "POST /v1/schedules/{id}/backfill",
-        "GET /v1/schedules/{id}/preview",
-        "GET /v1/schedules/{id}/occurrences",
-        "GET /v1/admin/nodes",
-        "GET /v1/admin/partitions",
-        "GET /v1/admin/breakers",
-        "POST /v1/admin/breakers/reset",
-        "GET /healthz",
-        "GET /readyz",
-        "GET /metrics",
-    ];
-    let missing: Vec<&str> = contract.into_iter().filter(|call| !there.contains(*call)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
 }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_two_readings_is_refused() {
+    fn ambiguous_bytes_are_refused() {
         let corpus: &[&[u8]] = &[
             b"POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
             b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",

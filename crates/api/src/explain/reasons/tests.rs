@@ -108,7 +108,7 @@ fn shown(facts: &Facts) -> (Value, Option<i64>) {
 }
 
 #[test]
-fn all_that_holds_at_once_is_told_in_order() {
+fn all_reasons_are_given_in_order() {
     let pause = Pause { since: NOW, by: "client".into(), reason: None, until: Some(NOW.plus_millis(2_000)) };
     let backlog = Some(BacklogPace { since: NOW.plus_millis(5), per_second: 1 });
     let here = WebhookStatus { backlog, crowded: vec![SlotOwner::Target] };
@@ -132,7 +132,7 @@ fn all_that_holds_at_once_is_told_in_order() {
 }
 
 #[test]
-fn what_waits_no_longer() {
+fn a_held_task_shows_who_holds_it() {
     let mut running = task(State::Running, 0, Route::Pull);
     running.hold = Some(Hold {
         worker: "w".into(),
@@ -158,7 +158,7 @@ fn what_waits_no_longer() {
 }
 
 #[test]
-fn what_has_come_to_rest_tells_its_last_error() {
+fn a_finished_task_shows_its_last_error() {
     let mut facts = Facts::of(task(State::DeadLettered, 0, Route::Pull), NOW);
     facts.task.completed_at = Some(NOW);
     facts.task.expires_at = Some(NOW);
@@ -180,7 +180,7 @@ fn what_has_come_to_rest_tells_its_last_error() {
 }
 
 #[test]
-fn what_was_not_run_because_of_another_names_that() {
+fn a_task_not_run_because_of_another_names_it() {
     let mut facts = Facts::of(task(State::Cancelled, 0, Route::Pull), NOW);
     let parent = TaskId::new();
     let step = Step::ParentFailed { parent, ended: State::Failed };
@@ -192,7 +192,7 @@ fn what_was_not_run_because_of_another_names_that() {
 }
 
 #[test]
-fn what_has_expired_tells_the_error_of_its_runs_too() {
+fn an_expired_task_shows_the_error_of_its_runs_too() {
     let mut facts = Facts::of(task(State::Failed, 0, Route::Pull), NOW);
     let expired = Entry { step: Step::Expired, to: State::Failed, version: 9, ..failed("") };
     let begun = facts.task.trail.clone();

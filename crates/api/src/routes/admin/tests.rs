@@ -1,14 +1,28 @@
 use axum::http::StatusCode;
 use punctual_core::coordinator::{Coordinator, LEADER};
 use punctual_core::ids::NodeId;
-use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::store::Store;
+use punctual_core::registry::{NodePresence, Registry};
 use serde_json::{Value, json};
 
 use crate::testing::{START, World};
 
 const FIRST: NodeId = NodeId::new(1);
 const SECOND: NodeId = NodeId::new(2);
+
+/// A node without an address and roles.
+fn node(id: NodeId) -> NodePresence {
+    NodePresence {
+        id,
+        name: "machine".into(),
+        address: String::new(),
+        roles: Vec::new(),
+        version: "1.2.3".into(),
+        skew_millis: -20,
+        first_seen_at: START,
+        last_seen_at: START,
+    }
+}
 
 async fn items(world: &World, path: &str) -> Vec<Value> {
     let answer = world.send("GET", path, None).await;
@@ -18,19 +32,11 @@ async fn items(world: &World, path: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn nodes_are_shown_with_what_they_lead_and_own() {
+async fn nodes_are_shown_with_leadership_and_partitions() {
     let world = World::new();
-    let first = NodePresence {
-        id: FIRST,
-        name: "machine".into(),
-        address: "127.0.0.1:7400".into(),
-        roles: vec!["api".into(), "scheduler".into()],
-        version: "1.2.3".into(),
-        skew_millis: -20,
-        first_seen_at: START,
-        last_seen_at: START,
-    };
-    let second = NodePresence { id: SECOND, address: String::new(), roles: vec!["leader".into()], ..first.clone() };
+    let address = "127.0.0.1:7400".into();
+    let first = NodePresence { address, roles: vec!["api".into(), "scheduler".into()], ..node(FIRST) };
+    let second = NodePresence { roles: vec!["leader".into()], ..node(SECOND) };
     world.sqlite.record_node(first.clone()).await.unwrap();
     world.clock.advance_millis(1_000);
     world.sqlite.record_node(second).await.unwrap();
@@ -65,17 +71,7 @@ async fn nodes_are_shown_with_what_they_lead_and_own() {
 async fn partitions_are_shown_with_their_owners_and_terms() {
     let world = World::new();
     assert!(items(&world, "/v1/admin/partitions").await.is_empty());
-    let first = NodePresence {
-        id: FIRST,
-        name: "machine".into(),
-        address: String::new(),
-        roles: Vec::new(),
-        version: "1.2.3".into(),
-        skew_millis: 0,
-        first_seen_at: START,
-        last_seen_at: START,
-    };
-    world.sqlite.record_node(first).await.unwrap();
+    world.sqlite.record_node(node(FIRST)).await.unwrap();
     world.sqlite.take_share(FIRST, 2, 30_000).await.unwrap();
     let row = |number: u16, (owner, name): (Option<&str>, Option<&str>), term: u64, at: i64| {
         json!({"partition": number, "owner": owner, "owner_name": name, "term": term,
@@ -97,17 +93,7 @@ async fn partitions_are_shown_with_their_owners_and_terms() {
 async fn both_lists_can_be_read_in_pages() {
     let world = World::new();
     for number in 1..=5 {
-        let node = NodePresence {
-            id: NodeId::new(number),
-            name: String::new(),
-            address: String::new(),
-            roles: Vec::new(),
-            version: String::new(),
-            skew_millis: 0,
-            first_seen_at: START,
-            last_seen_at: START,
-        };
-        world.sqlite.record_node(node).await.unwrap();
+        world.sqlite.record_node(node(NodeId::new(number))).await.unwrap();
     }
     world.sqlite.take_share(FIRST, 5, 30_000).await.unwrap();
     for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {

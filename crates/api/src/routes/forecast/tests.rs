@@ -29,7 +29,7 @@ fn minute(at: &str, tasks: u64, schedules: u64) -> Value {
 }
 
 #[tokio::test]
-async fn tasks_and_schedules_are_told_together() {
+async fn tasks_and_schedules_share_the_minutes() {
     let world = World::new();
     let empty = forecast(&world, "").await;
     assert_eq!(
@@ -44,7 +44,7 @@ async fn tasks_and_schedules_are_told_together() {
     }
     schedule(&world, "tens", "*/10 * * * *").await;
     schedule(&world, "threes", "*/20 10 18 * * *").await;
-    let told = forecast(&world, "?hours=1&top=2").await;
+    let shown = forecast(&world, "?hours=1&top=2").await;
     let minutes = [
         minute("18:01", 2, 0),
         minute("18:10", 1, 4),
@@ -54,15 +54,15 @@ async fn tasks_and_schedules_are_told_together() {
         minute("18:50", 0, 1),
         minute("19:00", 0, 1),
     ];
-    assert_eq!(told["minutes"], json!(minutes));
-    assert_eq!(told["herds"], json!([minute("18:10", 1, 4), minute("18:01", 2, 0)]));
-    assert_eq!((&told["tasks"], &told["schedules"], &told["complete"]), (&json!(3), &json!(9), &json!(true)));
+    assert_eq!(shown["minutes"], json!(minutes));
+    assert_eq!(shown["herds"], json!([minute("18:10", 1, 4), minute("18:01", 2, 0)]));
+    assert_eq!((&shown["tasks"], &shown["schedules"], &shown["complete"]), (&json!(3), &json!(9), &json!(true)));
     assert_eq!(forecast(&world, "?hours=2").await["tasks"], 4);
     assert_eq!(forecast(&world, "?top=0").await["herds"], json!([]));
 }
 
 #[tokio::test]
-async fn what_is_cancelled_or_moved_is_told_so() {
+async fn cancelled_and_moved_tasks_leave_their_minute() {
     let world = World::new();
     let (one, two) = (submit(&world, 300).await, submit(&world, 300).await);
     let path = |task: &Value| format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
@@ -73,13 +73,13 @@ async fn what_is_cancelled_or_moved_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_tenant_is_told_of_its_own() {
+async fn a_forecast_covers_one_tenant() {
     let world = World::new();
     submit(&world, 300).await;
     schedule(&world, "mine", "* * * * *").await;
     let request = Request::get("/v1/forecast").header("punctual-tenant", "other").body(Body::empty()).unwrap();
-    let told = world.call(request).await.json();
-    assert_eq!((&told["tasks"], &told["schedules"]), (&json!(0), &json!(0)));
+    let shown = world.call(request).await.json();
+    assert_eq!((&shown["tasks"], &shown["schedules"]), (&json!(0), &json!(0)));
 }
 
 #[tokio::test]
@@ -91,8 +91,8 @@ async fn parameters_have_bounds() {
         let name = query.split('=').next().unwrap();
         assert_eq!(answer.json()["errors"][0]["pointer"], format!("?{name}"));
     }
-    let told = forecast(&world, "?hours=48&top=100").await;
-    assert_eq!(told["to"], "2026-05-24T18:01:00.000Z");
+    let shown = forecast(&world, "?hours=48&top=100").await;
+    assert_eq!(shown["to"], "2026-05-24T18:01:00.000Z");
 }
 
 #[tokio::test]
@@ -102,13 +102,13 @@ async fn too_many_instants_are_counted_up_to_a_time() {
     for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
         schedule(&world, name, "* * * * * *").await;
     }
-    let told = forecast(&world, "?hours=48").await;
-    assert_eq!((&told["complete"], &told["schedules_missing"]), (&json!(false), &json!(0)));
+    let shown = forecast(&world, "?hours=48").await;
+    assert_eq!((&shown["complete"], &shown["schedules_missing"]), (&json!(false), &json!(0)));
     // Ten a second, of which the first minute is not in it.
     let whole = (INSTANTS_MAX / 10 + 1) / 60 - 1;
-    assert_eq!(told["schedules"], whole * 600);
-    assert_eq!(told["schedules_until"], "2026-05-23T21:46:00.000Z");
-    assert_eq!(told["tasks"], 1, "what waits is counted to the end");
+    assert_eq!(shown["schedules"], whole * 600);
+    assert_eq!(shown["schedules_until"], "2026-05-23T21:46:00.000Z");
+    assert_eq!(shown["tasks"], 1, "what waits is counted to the end");
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn schedules_beyond_the_bound_are_counted_as_missing() {
         made.spawn(async move { tower::ServiceExt::oneshot(router, request).await.unwrap().status() });
     }
     assert!(made.join_all().await.iter().all(|status| *status == 201));
-    let told = forecast(&world, "").await;
-    assert_eq!((&told["complete"], &told["schedules_missing"]), (&json!(false), &json!(2)));
-    assert_eq!((&told["schedules"], &told["schedules_until"]), (&json!(SCHEDULES_MAX), &json!(null)));
+    let shown = forecast(&world, "").await;
+    assert_eq!((&shown["complete"], &shown["schedules_missing"]), (&json!(false), &json!(2)));
+    assert_eq!((&shown["schedules"], &shown["schedules_until"]), (&json!(SCHEDULES_MAX), &json!(null)));
 }

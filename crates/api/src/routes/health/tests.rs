@@ -36,7 +36,7 @@ async fn readiness_follows_the_parts_and_liveness_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asking_often_checks_seldom() {
+async fn frequent_questions_cause_few_checks() {
     let world = World::new();
     for _ in 0..100 {
         assert_eq!(world.send("GET", "/readyz", None).await.status, StatusCode::OK);
@@ -60,7 +60,7 @@ async fn a_draining_node_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scraping_often_counts_seldom() {
+async fn frequent_scrapes_cause_few_counts() {
     let world = World::new();
     for _ in 0..3 {
         world.send("POST", "/v1/tasks", Some(json!({"type": "work"}))).await;
@@ -81,7 +81,7 @@ async fn scraping_often_counts_seldom() {
 }
 
 #[tokio::test]
-async fn who_accepts_openmetrics_gets_it() {
+async fn a_caller_that_accepts_openmetrics_gets_it() {
     let world = World::new();
     let request =
         axum::http::Request::get("/metrics").header("accept", "application/openmetrics-text;version=1.0.0,*/*;q=0.1");

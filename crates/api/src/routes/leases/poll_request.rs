@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn all_faults_are_reported_at_once() {
         let faults = checked(
             r#"{"worker_id":"a\u0000b","queues":["ok","","\n"],"max_tasks":1001,"wait_seconds":60.001,"lease_seconds":0.5}"#,
         );

@@ -11,7 +11,7 @@ fn pointers(problem: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_queue_is_set_and_read_and_set_anew() {
+async fn setting_a_queue_replaces_all_its_settings() {
     let world = World::new();
     assert_eq!(world.send("GET", "/v1/queues/mail", None).await.problem(), "not_found");
     let body = json!({
@@ -46,7 +46,7 @@ async fn a_queue_is_set_and_read_and_set_anew() {
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_with_settings_is_told_at_once() {
+async fn all_faults_of_settings_are_reported() {
     let world = World::new();
     let body = json!({
         "max_concurrency": 0,
@@ -91,7 +91,7 @@ async fn all_that_is_wrong_with_settings_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_pause_tells_why_and_until_when_and_is_no_setting() {
+async fn a_pause_is_no_setting() {
     let world = World::new();
     let body = json!({"reason": "the mail server is down", "until": "2026-05-22T19:00:00Z"});
     let queue = world.send("POST", "/v1/queues/mail/pause", Some(body)).await.json();

@@ -31,7 +31,7 @@ fn each(seconds: std::ops::RangeInclusive<u32>, outcome: &str, reason: &str) -> 
 }
 
 #[tokio::test]
-async fn what_was_due_before_an_edit_is_decided_by_what_the_schedule_was() {
+async fn an_edit_decides_due_instants_by_the_old_schedule() {
     for edit in [
         json!({"cron": "0 0 1 1 *"}),
         json!({"timezone": "Europe/Berlin"}),
@@ -53,7 +53,7 @@ async fn what_was_due_before_an_edit_is_decided_by_what_the_schedule_was() {
 }
 
 #[tokio::test]
-async fn what_was_due_before_a_pause_was_not_skipped_by_it() {
+async fn a_pause_does_not_skip_what_was_due_before() {
     for pause in [("POST", "/pause", json!({})), ("PATCH", "", json!({"paused": true}))] {
         let (world, (method, call, body)) = (World::new(), pause);
         let path = every_second(&world, json!({"catchup": "all"})).await;
@@ -67,7 +67,7 @@ async fn what_was_due_before_a_pause_was_not_skipped_by_it() {
 }
 
 #[tokio::test]
-async fn what_went_by_in_a_pause_is_recorded_when_its_instants_become_others() {
+async fn a_new_timing_in_a_pause_records_past_instants() {
     let world = World::new();
     let path = every_second(&world, json!({"paused": true})).await;
     world.clock.advance_millis(3_500);

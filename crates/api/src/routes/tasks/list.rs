@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_of_a_query_are_told() {
+    fn all_faults_of_a_query_are_reported() {
         let faults = read("type=a%20b&queue=&priority_min=10&created_after=yesterday&execute_after=2026-05-22T18:00:00+02:00&order=random&metadata.=x&schedule_id=7&staus=X")
             .unwrap_err();
         let mut expected = [

@@ -101,7 +101,7 @@ fn behind(first: Task) -> Facts {
 }
 
 #[test]
-fn what_the_first_in_the_way_waits_for_itself() {
+fn the_first_dependency_is_explained_too() {
     let says = |first: Task, waits: &str| {
         let (id, state) = (first.id, first.state().as_str());
         let (reason, _) = shown(&behind(first));
@@ -175,7 +175,7 @@ fn it_expires_before_the_one_with_the_turn_can_end() {
 }
 
 #[test]
-fn what_the_one_with_the_turn_waits_for_itself() {
+fn the_holder_of_the_turn_is_explained_too() {
     let first = task(State::Pending, 1_500, Route::Pull);
     let turn = TurnStatus { is_own: false, holder: Some((first.id, State::Pending)), held_by: None, ahead: ahead(0) };
     let facts = Facts { turn: Some(turn), in_the_way: vec![first.clone()], ..pulled() };

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_nobodys_is_named_and_one_that_was_judged_before_has_its_place() {
+    fn only_a_dependency_on_a_member_is_named_by_its_place() {
         let (own, foreign) = ([TaskId::new(), TaskId::new(), TaskId::new()], TaskId::new());
         let checked = [None, Some(key_reused()), None];
         let inserted = [Inserted::UnknownDependency(foreign), Inserted::UnknownDependency(own[1])];

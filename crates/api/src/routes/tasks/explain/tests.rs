@@ -73,7 +73,7 @@ impl Busy {
 }
 
 #[tokio::test]
-async fn a_worker_that_only_sends_heartbeats_is_busy_and_not_lost() {
+async fn a_worker_with_heartbeats_is_busy_and_not_lost() {
     let busy = Busy::start(60).await;
     for beat in 1..=4 {
         busy.world.clock.advance_millis(50_000);
@@ -92,7 +92,7 @@ async fn a_worker_that_only_sends_heartbeats_is_busy_and_not_lost() {
 }
 
 #[tokio::test]
-async fn a_worker_that_says_nothing_is_busy_as_long_as_its_lease_lasts() {
+async fn a_silent_worker_is_busy_while_its_lease_lasts() {
     let busy = Busy::start(3_600).await;
     busy.world.clock.advance_millis(3_599_000);
     assert_eq!(busy.worker().await, ("active".to_owned(), 1, 0));
@@ -103,7 +103,7 @@ async fn a_worker_that_says_nothing_is_busy_as_long_as_its_lease_lasts() {
 }
 
 #[tokio::test]
-async fn a_worker_that_holds_a_task_of_another_queue_is_busy_too() {
+async fn a_holder_of_another_queues_task_is_busy_too() {
     let world = World::new();
     submit(&world, json!({"type": "t", "queue": "other"})).await;
     let asking = json!({"worker_id": "w", "queues": ["other", "q"], "wait_seconds": 5});
@@ -134,7 +134,7 @@ async fn open_breaker(world: &World, target: &str, probe_in_millis: i64) {
 }
 
 #[tokio::test]
-async fn both_breakers_are_told_the_one_that_lasts_longer_first() {
+async fn of_two_breakers_the_one_that_lasts_comes_first() {
     for (of_target, of_tenant, expected) in
         [(30_000, 60_000, [json!(null), json!(TARGET)]), (60_000, 30_000, [json!(TARGET), json!(null)])]
     {
@@ -152,19 +152,6 @@ async fn both_breakers_are_told_the_one_that_lasts_longer_first() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_due_waits_for_the_probe_after_it() {
-    let world = World::new();
-    let due = |seconds: u64| json!({"type": "t", "callback_url": format!("{TARGET}/hook"), "delay_seconds": seconds});
-    let (early, late) = (submit(&world, due(10)).await, submit(&world, due(60)).await);
-    open_breaker(&world, TARGET, 30_000).await;
-    let answer = explained(&world, &early).await;
-    assert_eq!(codes(&answer), ["not_due_yet", "breaker_open"], "{answer:#}");
-    assert_eq!(answer["eta"], json!(START.plus_millis(30_000)), "{answer:#}");
-    let answer = explained(&world, &late).await;
-    assert_eq!((codes(&answer), &answer["eta"]), (vec!["not_due_yet"], &json!(START.plus_millis(60_000))));
-}
-
-#[tokio::test]
 async fn a_task_expires_before_the_last_of_its_parents_is_due() {
     let world = World::new();
     let parent = |seconds: u64| json!({"type": "t", "delay_seconds": seconds});
@@ -176,13 +163,4 @@ async fn a_task_expires_before_the_last_of_its_parents_is_due() {
     let message = answer["reasons"][0]["message"].as_str().unwrap();
     assert!(message.contains(&parents[1]), "{message}");
     assert_eq!(codes(&explained(&world, &long).await), ["waiting_for_dependencies"]);
-}
-
-#[tokio::test]
-async fn a_breaker_is_told_of_a_task_that_waits_for_its_turn() {
-    let world = World::new();
-    let task = json!({"type": "t", "ordering_key": "k"});
-    let id = submit(&world, task).await;
-    open_breaker(&world, "", 30_000).await;
-    assert_eq!(codes(&explained(&world, &id).await), ["waiting_for_turn", "breaker_open"]);
 }
