@@ -37,11 +37,12 @@ const WAIT_MAX: Duration = Duration::from_secs(4);
 /// about 500 requests a second, however many come back at once, and so bounds what they cost.
 const WAIT_PER_WAITER: Duration = Duration::from_millis(2);
 
-/// Requests that can wait for a permit or for their refusal: one for each connection by default,
-/// and some more for connections with many requests.
+/// The maximum number of requests that wait for a permit or for their refusal: one for each
+/// connection by default, and some more for connections with many requests.
 const WAITERS_MAX: usize = 16_384;
 
-/// Requests that can wait for body bytes. Each has up to some 200 KB in the kernel's memory.
+/// The maximum number of requests that wait for body bytes. Each has up to some 200 KB in the
+/// kernel's memory.
 pub(crate) const BODY_WAITERS_MAX: usize = 128;
 
 /// Bodies are counted in units of this size: memory need not be bounded to the byte.
@@ -51,18 +52,17 @@ const UNIT_BYTES: usize = 1_024;
 const SMALL_BODY_BYTES: usize = 16 * UNIT_BYTES;
 
 /// Bytes of batches that are parsed and written at once. A parsed batch is many times larger than
-/// its text, and what is parsed long before it is written has left the processor's caches: beyond
-/// some milliseconds of work for the writer, more at once is slower.
+/// its text, and it leaves the processor's caches if it waits for the writer: beyond some
+/// milliseconds of work for the writer, more at once is slower.
 const PARSED_BYTES_MAX: usize = 6 * 1024 * UNIT_BYTES;
 
-/// One body takes at most the whole divided by this, whatever its size: a slow sender must not
-/// keep all others out.
+/// One body takes at most this fraction of all body bytes: a slow sender must not keep the rest out.
 const BODY_SHARE: usize = 4;
 
 /// The admission control of one node.
 pub struct Admission {
     submissions: RequestClass,
-    others: RequestClass,
+    other_requests: RequestClass,
     waiters: Arc<Semaphore>,
     parsing: Semaphore,
     polls: Arc<Semaphore>,
@@ -71,7 +71,7 @@ pub struct Admission {
     batch_body_bytes: usize,
 }
 
-/// What the requests of one class share.
+/// The pools that the requests of one class share.
 struct RequestClass {
     name: &'static str,
     requests: PermitPool,
@@ -103,7 +103,7 @@ impl Admission {
         let (requests, bytes) = (config.requests_in_flight, config.bodies_bytes);
         Self {
             submissions: class("submissions", requests * 3 / 4, bytes / 4 * 3),
-            others: class("requests", requests.div_ceil(4), bytes / 4),
+            other_requests: class("requests", requests.div_ceil(4), bytes / 4),
             waiters: semaphore(WAITERS_MAX),
             parsing: Semaphore::new(PARSED_BYTES_MAX / UNIT_BYTES),
             polls: semaphore(config.waiting_workers),
@@ -118,7 +118,7 @@ impl Admission {
         &self,
         request: &Request<B>,
     ) -> impl Future<Output = Result<Permit, AdmissionRefusal>> + use<'_, B> {
-        let class = if is_submission(request) { &self.submissions } else { &self.others };
+        let class = if is_submission(request) { &self.submissions } else { &self.other_requests };
         let units = class.units_of(request.body().size_hint().upper(), self.longest_body(request.uri().path()));
         self.admit_to(class, units)
     }
@@ -131,7 +131,7 @@ impl Admission {
             0 => None,
             units => match self.acquire(&class.bodies, units, &mut wait).await {
                 None => {
-                    let why = "the bodies of other {} take up all the room (limits.bodies_bytes)";
+                    let why = "the bodies of other {} take up all body bytes (limits.bodies_bytes)";
                     return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
                 }
                 acquired => acquired,
@@ -167,8 +167,8 @@ impl Admission {
     /// None if too many requests wait already.
     fn begin_wait(&self) -> Option<AdmissionWait> {
         let waiter = Arc::clone(&self.waiters).try_acquire_owned().ok()?;
-        let others = WAITERS_MAX - 1 - self.waiters.available_permits();
-        let wait = (WAIT_MIN + WAIT_PER_WAITER * u32::try_from(others).unwrap_or(u32::MAX)).min(WAIT_MAX);
+        let waiting = WAITERS_MAX - 1 - self.waiters.available_permits();
+        let wait = (WAIT_MIN + WAIT_PER_WAITER * u32::try_from(waiting).unwrap_or(u32::MAX)).min(WAIT_MAX);
         // Requests that came together must not be refused, and come back, together.
         let wait = wait.mul_f64(0.75 + rand::random::<f64>() / 4.0);
         Some(AdmissionWait { until: Instant::now() + wait, _waiter: waiter })
@@ -263,7 +263,7 @@ struct PermitState {
     wait: Duration,
 }
 
-/// What a request holds while it is served.
+/// The permits of a request while it is served.
 struct HeldPermits {
     _body: Option<OwnedSemaphorePermit>,
     _request: OwnedSemaphorePermit,

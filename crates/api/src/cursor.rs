@@ -1,4 +1,4 @@
-//! Cursors: opaque texts that say where the next page begins. Called by every route that lists.
+//! Cursors: opaque texts that mark where the next page begins. Called by every route that lists.
 //!
 //! A cursor carries a checksum over the listing it belongs to (its kind, its tenant, its order). So
 //! a cursor that was changed, cut, or taken from another listing is refused instead of returning a
@@ -101,7 +101,7 @@ impl Listing<'_> {
 
 /// The refusal of a text that is no cursor of this listing.
 pub fn refused() -> Problem {
-    Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing, in the same order")
+    Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this listing, in the same order")
         .at("?cursor", "is not a cursor of this listing")
 }
 

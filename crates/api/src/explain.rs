@@ -1,8 +1,8 @@
-//! Why a task has not run yet: what is known of it ([`facts`]), and what follows ([`reasons`],
+//! Why a task has not run yet: reads the facts ([`facts`]) and derives the reasons ([`reasons`],
 //! pure).
 //!
-//! Called by `GET /v1/tasks/{id}/explain`. Every statement is read from the store or known to this
-//! node for certain. Where only another node can know, the answer names that node.
+//! Called by `GET /v1/tasks/{id}/explain`. Every statement is read from the store or certain on
+//! this node. Where only another node can know, the answer names that node.
 
 mod facts;
 mod reasons;

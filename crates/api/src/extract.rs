@@ -1,7 +1,7 @@
-//! Extractors: what handlers read from a request, and how a request without it is refused.
+//! Extractors: the parts of a request that handlers take.
 //!
 //! Every refusal is a [`Problem`], never the framework's plain text. [`json`] reads JSON strictly
-//! and says where it is wrong, [`body`] reads bytes up to a limit, and [`query`] refuses unknown
+//! and points at faults, [`body`] reads bytes up to a limit, and [`query`] refuses unknown
 //! parameters.
 
 pub mod body;

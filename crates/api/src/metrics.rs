@@ -111,7 +111,7 @@ impl Metrics {
             settled: register.metric("punctual_tasks_settled", "Runs settled, by outcome"),
             enqueued: register.metric(
                 "punctual_enqueued",
-                "Submissions by SQL that were judged, by outcome: one that is judged again counts again",
+                "Submissions by SQL, by outcome; a submission that is checked again counts again",
             ),
             occurrences: register
                 .metric("punctual_occurrences", "Instants of schedules that this node decided, by outcome"),
@@ -125,7 +125,7 @@ impl Metrics {
             tasks: register.metric("punctual_tasks", "Live tasks, by state"),
             quarantined: register.metric(
                 "punctual_tasks_quarantined",
-                "Tasks that were put away because their rows cannot be read; more than 0 needs an operator",
+                "Tasks that were set aside because their rows cannot be read; more than 0 needs an operator",
             ),
             lateness: register.seconds(
                 "punctual_lateness",

@@ -64,8 +64,8 @@ async fn handle(State(state): State<MiddlewareState>, request: Request, next: Ne
     response.headers_mut().insert(REQUEST_ID, id.header());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let (elapsed, status) = (began.elapsed(), response.status());
-    // A body that was not read to its end ends the connection: say so before the caller sends its
-    // next request.
+    // A body that was not read to its end ends the connection. Announce that before the caller sends
+    // its next request.
     if !arrival.is_whole() && version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -104,9 +104,7 @@ async fn run(
     let wait = || permit.as_ref().map(Permit::wait).unwrap_or_default();
     let answer = arrival.within(operations.request_deadline, wait, catch_panic(next.run(request))).await;
     match answer {
-        _ if arrival.is_late() => {
-            Err(Problem::new(Code::RequestTimeout, "the body did not arrive at a reasonable pace"))
-        }
+        _ if arrival.is_late() => Err(Problem::new(Code::RequestTimeout, "the body arrived too slowly")),
         Some(Ok(response)) => Ok(response),
         Some(Err(panic)) => {
             tracing::error!(panic, "a handler panicked; answering 500");

@@ -123,11 +123,11 @@ fn describe(document: &mut OpenApi) {
     document.servers = Some(vec![ServerBuilder::new().url("/").description(Some("This server")).build()]);
     let tags = [
         ("tasks", "Submit, read, change and cancel tasks"),
-        ("dead letters", "Tasks whose retries are used up, or whose error was not worth retrying"),
-        ("schedules", "Recurring schedules, and the outcome of their instants"),
+        ("dead letters", "Tasks whose retries are used up, or whose error was not retryable"),
+        ("schedules", "Recurring schedules and their occurrences"),
         ("workers", "Pull workers: leases and settlements"),
         ("queues", "Limits, defaults and pauses of queues"),
-        ("operations", "For those who run the server"),
+        ("operations", "For operators of the server"),
     ];
     let tags = tags.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
     document.tags = Some(tags.into());
@@ -153,13 +153,13 @@ fn share(components: &mut Components) {
     };
     let tenant = text().max_length(Some(64)).pattern(Some("^[A-Za-z0-9._-]+$")).build();
     let tenant =
-        header("Punctual-Tenant", "Whose tasks; `default` if absent. Only an operator may name another", tenant.into());
+        header("Punctual-Tenant", "The tenant; `default` if absent. Only an operator may name another", tenant.into());
     let id = text().max_length(Some(128)).build();
     let id = header("Request-Id", "An id for this request, which the answer repeats; generated if absent", id.into());
     components.parameters.insert("Tenant".to_owned(), RefOr::T(tenant));
     components.parameters.insert("RequestId".to_owned(), RefOr::T(id));
     let request_id =
-        HeaderBuilder::new().description(Some("The name of the request")).schema(Some(text().build())).build();
+        HeaderBuilder::new().description(Some("The id of the request")).schema(Some(text().build())).build();
     components.headers.insert("RequestId".to_owned(), RefOr::T(request_id));
 }
 

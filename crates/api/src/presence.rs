@@ -1,4 +1,4 @@
-//! The presence of pull workers: which were seen since the last flush, and what they asked for.
+//! The presence of pull workers: those seen since the last flush, and what they polled for.
 //!
 //! Every lease call is a sighting, and so is every settlement or heartbeat whose worker is known
 //! without a read. Sightings stay in memory; [`PresenceFlusher`] writes them to the registry every
@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::state::Api;
 
-/// Workers remembered between two flushes. Beyond it a new worker is not listed until its next
-/// call; it gets its tasks all the same.
+/// The maximum number of workers kept between two flushes. Beyond it a new worker is not listed
+/// until its next call; it still gets tasks.
 const WORKERS_MAX: usize = 50_000;
-/// Leases, of all tenants, that are read to find out which workers are busy.
+/// The maximum number of leases, of all tenants, to read in search of busy workers.
 pub(crate) const LEASES_MAX: usize = 10_000;
 /// How often sightings are written.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ struct UnflushedWorkers {
 }
 
 impl UnflushedPresence {
-    /// Records that `worker` asked for `wants` at `now`.
+    /// Records that `worker` polled for `wants` at `now`.
     pub fn record(&self, tenant: &str, worker: &str, wants: &PollFilter, now: Timestamp) {
         self.merge(tenant, worker, Some(wants), now);
     }

@@ -2,7 +2,7 @@
 //!
 //! Every handler and extractor of this crate fails with a [`Problem`]; [`crate::middleware`] turns
 //! the framework's own refusals (no such path, wrong method) into one. A `detail` is written for
-//! the caller and reveals nothing of the inside: the text of a store's error goes to the log only.
+//! the caller and reveals no internals: the text of a store's error goes to the log only.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ codes! {
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", "The head of the request is too large";
     /// A header is not of the form it must have.
     InvalidHeader = BAD_REQUEST, "invalid_header", "A header is malformed";
-    /// There is nothing here (for this tenant).
+    /// Nothing is here for this tenant.
     NotFound = NOT_FOUND, "not_found", "There is nothing here";
     /// The path exists, but not with this method.
     MethodNotAllowed = METHOD_NOT_ALLOWED, "method_not_allowed", "The method is not allowed here";
@@ -80,13 +80,13 @@ codes! {
     /// The same idempotency key with another body.
     IdempotencyKeyReused = UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used for something else";
     /// A task depends on one that its tenant does not have.
-    UnknownDependency = UNPROCESSABLE_ENTITY, "unknown_dependency", "A task that this one depends on is not there";
+    UnknownDependency = UNPROCESSABLE_ENTITY, "unknown_dependency", "A task that this one depends on does not exist";
     /// Tasks of a batch depend on each other in a circle.
     DependencyCycle = UNPROCESSABLE_ENTITY, "dependency_cycle", "Tasks depend on each other in a circle";
     /// The task has begun or finished and can no longer be edited.
     NotEditable = CONFLICT, "not_editable", "The task cannot be edited any more";
     /// The task has finished.
-    AlreadyFinal = CONFLICT, "already_final", "The task has come to rest";
+    AlreadyFinal = CONFLICT, "already_final", "The task has finished";
     /// The task does not wait.
     NotWaiting = CONFLICT, "not_waiting", "The task does not wait";
     /// The task is no dead letter.
@@ -259,14 +259,12 @@ impl From<StoreError> for Problem {
                 Self::new(Code::StoreUnavailable, "the store does not answer; the same request may succeed later")
             }
             StoreError::Full(_) => Self::new(Code::StoreFull, "the store has no room; nothing was changed"),
-            StoreError::Overloaded => {
-                Self::new(Code::Overloaded, "too much is waiting to be written; nothing was changed")
-            }
+            StoreError::Overloaded => Self::new(Code::Overloaded, "too many writes are waiting; nothing was changed"),
             StoreError::Corrupt(_) => {
                 tracing::error!(error = %error, "the store holds unreadable data; answering 500");
                 return Self::new(
                     Code::Internal,
-                    "what is stored could not be read; the log says what. A task that was put away because of that is in \
+                    "stored data could not be read; the log has the details. A task that was set aside because of that is in \
                      the table `quarantine` of the store (`punctual.quarantine` on PostgreSQL)",
                 );
             }
@@ -279,7 +277,7 @@ impl From<StoreError> for Problem {
 impl From<PollError> for Problem {
     fn from(error: PollError) -> Self {
         match error {
-            PollError::Closed => Self::new(Code::ShuttingDown, "this node is shutting down; ask again").retry_after(1),
+            PollError::Closed => Self::new(Code::ShuttingDown, "this node is shutting down; poll again").retry_after(1),
             PollError::Crowded => Self::new(Code::Overloaded, "too many workers wait here already").retry_after(1),
             PollError::Store(error) => error.into(),
         }

@@ -1,4 +1,4 @@
-//! What this crate's tests share: a store in a temporary directory, and an interface over it.
+//! The fixture of this crate's tests: a store in a temporary directory, and an interface over it.
 
 mod store;
 

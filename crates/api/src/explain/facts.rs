@@ -1,4 +1,4 @@
-//! What is known of a waiting task, from the store and from this node. Every read is bounded.
+//! The facts about a waiting task, from the store and from this node. Every read is bounded.
 
 mod claimant;
 
@@ -18,14 +18,14 @@ use crate::state::Api;
 
 pub(crate) use claimant::{ExpectedClaimant, OwnerNode, PollingWorkers};
 
-/// Blocking tasks that are named.
+/// The maximum number of blocking tasks to name.
 const NAMED_MAX: usize = 10;
-/// Tasks ahead of it with its ordering key that are counted.
+/// The maximum number of tasks to count ahead of it with its ordering key, …
 const AHEAD_OF_KEY_MAX: usize = 1_000;
-/// Tasks ahead of it in its queue that are counted.
+/// … and in its queue.
 const AHEAD_IN_QUEUE_MAX: usize = 10_000;
 
-/// What is known of a task.
+/// The facts about a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// The task.
@@ -36,9 +36,8 @@ pub(crate) struct Facts {
     pub blockers: Blockers,
     /// Whose turn it is, if it has an ordering key and is `BLOCKED` or `PENDING`.
     pub turn: Option<TurnStatus>,
-    /// Live tasks that it waits for: the first of its dependencies, and the one that has the turn.
-    /// For a task that expires, all named dependencies, since one of them may last longer than
-    /// that.
+    /// Live tasks that it waits for: the first dependency and the holder of the turn. If the task
+    /// expires, all named dependencies, since any of them may outlast it.
     pub in_the_way: Vec<Task>,
     /// Its queue, with its settings.
     pub queue: Queue,
@@ -79,13 +78,12 @@ impl Facts {
         is_due && self.turn.as_ref().is_none_or(|turn| turn.is_own)
     }
 
-    /// The ids of the live tasks that it waits for. A dead letter that holds others waits only for
-    /// its re-drive.
+    /// The ids of the live tasks that it waits for. A dead letter waits only for its re-drive.
     fn ids_in_the_way(&self) -> Vec<TaskId> {
-        let most = if self.task.expires_at.is_some() { NAMED_MAX } else { 1 };
+        let max = if self.task.expires_at.is_some() { NAMED_MAX } else { 1 };
         let live = self.blockers.first.iter().filter(|blocker| !blocker.state.is_final());
         let holder = self.turn.filter(|turn| !turn.is_own).and_then(|turn| turn.holder);
-        live.map(|blocker| blocker.id).take(most).chain(holder.map(|(id, _)| id)).collect()
+        live.map(|blocker| blocker.id).take(max).chain(holder.map(|(id, _)| id)).collect()
     }
 }
 
@@ -123,7 +121,7 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
     Ok(facts)
 }
 
-/// The breakers of its target and of its tenant. A task under both waits for both.
+/// The open breakers of its target and of its tenant. A task under both waits for both.
 async fn breakers_over(api: &Api, key: &LaneKey) -> Result<Vec<OpenBreaker>, StoreError> {
     let first = api.database.breaker_over(&key.tenant, target_of(key)).await?;
     let is_of_target = first.as_ref().is_some_and(|breaker| !breaker.key.is_of_tenant());

@@ -1,8 +1,8 @@
-//! What follows from the facts of a task: every reason why it waits, and when it could run. Pure.
+//! Every reason why a task waits, and when it could run, derived from its facts. Pure.
 //!
 //! Reasons are in the order in which a task passes them: its dependencies, its time, its turn, the
 //! limits of its queue, its claimant. A reason that does not hold the task yet comes after those
-//! that do, and says so.
+//! that do, with `comes_next`.
 
 mod breaker;
 mod claimant;
@@ -29,7 +29,7 @@ pub(crate) fn explain(facts: &Facts) -> Explanation {
             let mut reasons = waiting(facts);
             let expiry = time::expiry(facts, &reasons);
             let eta = eta(&reasons).filter(|_| expiry.is_none());
-            // First of all: nothing else matters to a task that will not live to see it.
+            // It comes first: nothing else matters to a task that expires before.
             reasons.splice(0..0, expiry);
             (reasons, eta, task.expires_at)
         }
@@ -38,7 +38,7 @@ pub(crate) fn explain(facts: &Facts) -> Explanation {
     Explanation { state: task.state().into(), reasons, eta, expires_at }
 }
 
-/// Everything that a task waits for.
+/// All reasons of a waiting task.
 fn waiting(facts: &Facts) -> Vec<Reason> {
     let mut reasons: Vec<Reason> =
         [other_tasks::dependencies(facts), time::due(facts), other_tasks::turn(facts), queue::pause(facts)]

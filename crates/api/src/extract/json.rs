@@ -1,4 +1,4 @@
-//! Reads JSON strictly, and says what is wrong with it.
+//! Reads JSON strictly, and explains its faults.
 //!
 //! Text that is not JSON, or that two parsers would read differently (a repeated key, a lone
 //! surrogate, a number beyond every double), is 400 `invalid_json`. JSON of the wrong shape is 422

@@ -1,4 +1,4 @@
-//! The gauge of tasks by state. It is counted on a scrape, at most every few seconds.
+//! The gauge of tasks by state, counted on a scrape, at most every few seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl TaskCounts {
         let (done, running) = watch::channel(());
         last.running = Some(running.clone());
         let counts = self.clone();
-        // Apart from the scrape, so that one that gives up does not stop the count for the others.
+        // In a task of its own: a scrape that gives up must not stop the count for other scrapes.
         tokio::spawn(async move {
             counts.count().await;
             drop(done);
@@ -77,9 +77,9 @@ impl TaskCounts {
                 }
                 self.quarantined.get_or_create(&[]).set(i64::try_from(quarantined).unwrap_or(i64::MAX));
             }
-            // No number is better than an old one that looks new.
+            // A missing number is better than an old one that looks new.
             Err(error) => {
-                tracing::warn!(%error, "the tasks could not be counted for the metrics");
+                tracing::warn!(%error, "cannot count the tasks for the metrics; showing no counts");
                 self.gauge.clear();
                 self.quarantined.clear();
             }

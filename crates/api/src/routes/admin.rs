@@ -1,7 +1,6 @@
-//! The nodes of the cluster and the partitions they own, and open breakers, for operators.
+//! The nodes of the cluster, the partitions they own, and open breakers, for operators.
 //!
-//! Nodes and partitions are short lists, shown as a whole unless the caller asks for pages: the
-//! number of partitions is configured, and a node that has been silent for a while is removed.
+//! Nodes and partitions are short lists, shown as a whole unless the caller asks for pages.
 
 mod breakers;
 mod paging;

@@ -1,4 +1,4 @@
-//! Pull workers ask for tasks here, and settle what they hold.
+//! Leases of pull workers: polling for tasks, and settling their runs.
 
 mod poll_request;
 mod settle;
@@ -37,9 +37,9 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Lease tasks.
 ///
-/// Waits up to `wait_seconds` for the first task that is due. Each task in the answer is `RUNNING`
-/// and this worker's until its lease expires; heartbeats extend it. A worker that goes away while
-/// it waits gets nothing.
+/// Waits up to `wait_seconds` for the first due task. Each task in the answer is `RUNNING` and belongs
+/// to this worker until its lease expires; heartbeats extend it. A worker that disconnects while it
+/// waits gets nothing.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "workers", operation_id = "lease",
     request_body(
@@ -75,20 +75,20 @@ async fn lease(
     let now = api.clock.now();
     api.operations.metrics.leases.inc_by(tasks.len() as u64);
     let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
-    let telling = api.clone();
-    let tell = move || {
-        let leases = yielding(tasks).filter_map(|task| leased(&telling, task, now)).collect();
+    let metrics = api.clone();
+    let write = move || {
+        let leases = yielding(tasks).filter_map(|task| leased(&metrics, task, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
-    api.cpu_pool.run(size, tell).await
+    api.cpu_pool.run(size, write).await
 }
 
-/// What a task takes in an answer beside its payload, roughly.
+/// Roughly the bytes of a task in an answer, its payload apart.
 const TASK_BYTES: usize = 1_024;
 
 /// The lease on a task that was claimed for its worker a moment ago.
 fn leased(api: &Api, task: Task, now: Timestamp) -> Option<Lease> {
-    // What was wanted before it was submitted is late from its submission on.
+    // A task that was due before its submission is late from its submission on.
     api.operations.metrics.started(task.due_at.max(task.created_at), now);
     let hold = task.hold.as_ref()?;
     let (token, attempt) = (task.position.version, task.position.attempts);

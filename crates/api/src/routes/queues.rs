@@ -20,7 +20,7 @@ use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
 
-/// Who paused a queue that was paused over HTTP.
+/// The author of a pause that was set over HTTP.
 const CLIENT: &str = "client";
 
 /// The routes of this file.
@@ -90,8 +90,8 @@ async fn get_queue(request: QueueRequest) -> Result<Response, Problem> {
     put, path = "/v1/queues/{name}", tag = "queues",
     params(
         ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Set it only at this version (`*`: at any), and do not make it"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: make it, and do not set an existing one"),
+        ("If-Match" = Option<String>, Header, description = "Set it only at this version (`*`: at any), and do not create it"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: create it, and do not set an existing one"),
     ),
     request_body = QueueSettings,
     responses(

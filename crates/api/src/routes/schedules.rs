@@ -1,4 +1,4 @@
-//! Recurring schedules: make, read, change, and what became of their instants. A file a verb.
+//! Recurring schedules: create, read, change, and list their occurrences. One file per verb.
 
 mod backfill;
 mod change;

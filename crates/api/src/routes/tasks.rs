@@ -1,4 +1,4 @@
-//! Tasks: submit, read, list, change, and what happened to them. A file a verb.
+//! Tasks: submit, read, list, change, explain. One file per verb.
 
 mod batch;
 mod cancel;

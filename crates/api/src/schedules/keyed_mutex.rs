@@ -1,10 +1,9 @@
 //! A mutex for each schedule, for the requests that write it on this node.
 //!
-//! A write of a schedule fails if another write came between its read and itself. Of many requests
-//! at once all but one would fail, again and again, until some gave up. So a request locks the
-//! schedule first; against other nodes and the cron loop the revision decides. Dropping the guard
-//! unlocks it, also when a request is dropped. Schedules and tenants do not wait for each other,
-//! and the number of waiters for one schedule is bounded.
+//! A write of a schedule fails if another write came after its read. Of many requests at once all
+//! but one would fail, again and again, until some gave up. So a request locks the schedule first;
+//! against other nodes and the cron loop the revision decides. Dropping the guard unlocks it.
+//! Schedules and tenants do not wait for each other, and the waiters for one schedule are bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,11 +12,10 @@ use parking_lot::Mutex;
 use punctual_core::ids::ScheduleId;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// Mutexes without a holder are dropped when there are more than this.
+/// Above this number, mutexes without a holder are dropped.
 const KEPT_MAX: usize = 64;
 
-/// The most requests at one mutex, its holder included: about a second's worth at a few
-/// milliseconds each.
+/// The maximum number of requests at one mutex, its holder included: about a second of writes.
 const WAITERS_MAX: usize = 256;
 
 /// A tenant and one of its schedules.

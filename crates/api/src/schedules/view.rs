@@ -49,7 +49,7 @@ pub fn schedule(schedule: &Schedule) -> Result<wire::Schedule, Problem> {
     })
 }
 
-/// What became of an instant, on the wire.
+/// The occurrence on the wire.
 pub fn occurrence(occurrence: Occurrence) -> wire::Occurrence {
     let Occurrence { instant, origin, outcome, reason, detail, task, covers, decided_at } = occurrence;
     let known = || OccurrenceReason::from_name(&reason).map_or("", OccurrenceReason::sentence).to_owned();
@@ -67,7 +67,7 @@ pub fn occurrence(occurrence: Occurrence) -> wire::Occurrence {
 
 fn task(task: &Json) -> Result<wire::NewTask, Problem> {
     serde_json::from_str(task.get()).map_err(|error| {
-        tracing::error!(%error, "the task of a schedule cannot be read");
-        Problem::new(Code::Internal, "what is stored could not be read")
+        tracing::error!(%error, "the task of a schedule cannot be read; answering 500");
+        Problem::new(Code::Internal, "the stored schedule could not be read")
     })
 }

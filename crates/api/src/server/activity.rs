@@ -25,7 +25,7 @@ struct ActivityState {
     multiplexed: bool,
 }
 
-/// What a check says about a connection.
+/// The result of a check of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ActivityCheck {
     /// No limit has passed; check again then.

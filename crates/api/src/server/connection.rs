@@ -33,8 +33,8 @@ use super::refusal;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 8 * 1024 * 1024;
 
-/// What the parser gets in place of ambiguous bytes: a byte that no request may contain, and the
-/// end of a head. The parser answers 400 and closes.
+/// Sent to the parser in place of ambiguous bytes: a byte that no request may contain, and the end
+/// of a head. The parser answers 400 and closes.
 const REFUSAL: &[u8] = b"\0\r\n\r\n";
 
 /// Serves connections; shared by all of them.

@@ -9,7 +9,7 @@
 
 use std::str;
 
-/// What an HTTP/2 connection begins with.
+/// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The longest line. Hyper has its own, smaller bound on heads and chunk lines.

@@ -8,7 +8,7 @@
 use crate::problem::{Code, Problem};
 use crate::request_id::RequestId;
 
-/// What to send in place of `answer`, if hyper made that itself.
+/// The bytes to send in place of `answer`, if hyper made it itself.
 pub(super) fn documented(answer: &[u8]) -> Option<Vec<u8>> {
     let rest = answer.strip_prefix(b"HTTP/1.1 4")?;
     let head = answer.strip_suffix(b"\r\n\r\n").filter(|_| answer.len() < 512)?;
@@ -20,7 +20,7 @@ pub(super) fn documented(answer: &[u8]) -> Option<Vec<u8>> {
     let problem = match &rest[..2] {
         b"31" => Problem::new(Code::HeadersTooLarge, "the head of the request is too large, or has too many headers"),
         b"14" => Problem::new(Code::UriTooLong, "the path and query are too long"),
-        b"00" => Problem::new(Code::MalformedRequest, "the bytes are no HTTP request, or one that has two readings"),
+        b"00" => Problem::new(Code::MalformedRequest, "the bytes are not an HTTP request, or an ambiguous one"),
         _ => return None,
     };
     let body = serde_json::to_string(&problem.to_wire()).expect("invariant: a problem has only texts and numbers");

@@ -1,5 +1,5 @@
-//! A store that fails when told to, and counts what it was asked. Wraps the real one, and
-//! keeps a paused clock from running ahead while that is at work.
+//! A store that can be made to fail, and counts its calls. It wraps the real one, and keeps a paused
+//! clock from running ahead while that one works.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -15,16 +15,15 @@ use punctual_scheduler::dispatch_status::WebhookStatus;
 use crate::presence::LEASES_MAX;
 use crate::state::Api;
 
-/// A worker that was not seen for longer than this and holds no task does not count as polling. No
-/// long poll lasts longer.
+/// A worker that holds no task counts as polling for this long after it was seen. No long poll lasts
+/// longer.
 const POLLING_MILLIS: i64 = 60_000;
-/// Workers read at once.
+/// Workers on a page.
 const PAGE: usize = 1_000;
-/// Pages of workers that are read at most: if only the 20,001st polls, the answer says that none
-/// does.
+/// The maximum number of pages to read: a worker beyond the first 20,000 is not seen.
 const PAGES_MAX: usize = 20;
 
-/// Who takes a task that could be claimed.
+/// The expected taker of a task that could be claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExpectedClaimant {
     /// Pull workers.
@@ -62,7 +61,7 @@ pub(crate) struct OwnerNode {
     pub partition: Partition,
     /// The node.
     pub node: NodeId,
-    /// What is known of it.
+    /// Its presence, if it is recorded.
     pub seen: Option<NodePresence>,
 }
 
@@ -97,8 +96,7 @@ impl PollingWorkers {
     }
 }
 
-/// The workers that poll for tasks such as this one. Reading ends with the first page on which one
-/// is free.
+/// The workers that poll for such tasks, read up to the first page with a free one.
 async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<PollingWorkers, StoreError> {
     let tenant = task.tenant();
     let holders = api.database.holders(tenant, LEASES_MAX).await?;

@@ -6,9 +6,9 @@ use punctual_core::breakers::OpenBreaker;
 use super::reason;
 use crate::explain::facts::Facts;
 
-/// Only a probe is taken. How long a running probe lasts is unknown, and the next one is chosen
-/// when it is taken, so the task has no position. A breaker whose next probe comes before the task
-/// is due is not in its way: it may be closed by then.
+/// The reason for an open breaker. The task has no position: a probe lasts for an unknown time, and
+/// the next one is chosen only when it is claimed. A breaker whose next probe comes before the task
+/// is due is no reason: it may be closed by then.
 pub(super) fn open(facts: &Facts, breaker: &OpenBreaker) -> Option<Reason> {
     let (now, due_at) = (facts.now, facts.task.due_at);
     let OpenBreaker { key, opened_at, next_probe_at, .. } = breaker;

@@ -10,7 +10,7 @@ use super::reason;
 use super::wording::{doing, later, or_more, quantity, queue_ahead, thousands, with_position};
 use crate::explain::facts::{ExpectedClaimant, Facts, OwnerNode, PollingWorkers};
 
-/// What keeps a task from being taken although its queue would allow it.
+/// The obstacles of a task that its queue would allow to run.
 pub(super) fn obstacles(facts: &Facts) -> Vec<Reason> {
     match &facts.claimant {
         Some(ExpectedClaimant::Workers(workers @ PollingWorkers { known: 0, .. })) => {
@@ -19,7 +19,7 @@ pub(super) fn obstacles(facts: &Facts) -> Vec<Reason> {
         Some(ExpectedClaimant::None { partition, since }) => vec![no_node_owns(facts, *partition, *since)],
         Some(ExpectedClaimant::Here(WebhookStatus { backlog, crowded })) => {
             let backlog = backlog.map(|pace| found_backlog(facts, pace));
-            backlog.into_iter().chain((!crowded.is_empty()).then(|| no_place(facts, crowded))).collect()
+            backlog.into_iter().chain((!crowded.is_empty()).then(|| no_free_slot(facts, crowded))).collect()
         }
         Some(ExpectedClaimant::Workers(_) | ExpectedClaimant::Elsewhere(_)) | None => Vec::new(),
     }
@@ -44,8 +44,7 @@ pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
     with_position(Reason { queue: Some(key.queue.clone()), ..base }, facts.ahead)
 }
 
-/// Only the node that dispatches the task knows its slots and its backlog, so the reason names that
-/// node.
+/// Names the node that dispatches the task: only that node knows its slots and its backlog.
 fn dispatched_elsewhere(facts: &Facts, OwnerNode { partition, node, seen }: &OwnerNode) -> Reason {
     let (number, line) = (partition.number(), queue_ahead(facts.ahead));
     let name = seen.as_ref().map(|seen| seen.name.clone());
@@ -58,8 +57,8 @@ fn dispatched_elsewhere(facts: &Facts, OwnerNode { partition, node, seen }: &Own
         None => "where it listens is not known".to_owned(),
     };
     let message = format!(
-        "it is due and dispatched by node {named} ({node}), which owns partition {number} of its queue{when}: whether that \
-         has a place for it, only that node can tell; {ask}; {line}"
+        "it is due and dispatched by node {named} ({node}), which owns partition {number} of its queue{when}; only that \
+         node knows whether it has a free slot; {ask}; {line}"
     );
     Reason {
         by: Some(node.to_string()),
@@ -76,15 +75,15 @@ fn waits_for_workers(facts: &Facts, workers: PollingWorkers) -> Reason {
     let PollingWorkers { known, busy, tasks, or_more: more } = workers;
     let (key, line) = (&facts.task.lane.key, queue_ahead(facts.ahead));
     let (code, message) = if busy == known {
-        let who = match known {
+        let workers = match known {
             1 if !more => "the only worker that asks".to_owned(),
-            1 => "the only worker that was looked at and asks".to_owned(),
-            _ if more => format!("all {} workers that were looked at and ask", thousands(known)),
+            1 => "the only worker that was read and asks".to_owned(),
+            _ if more => format!("all {} workers that were read and ask", thousands(known)),
             _ => format!("all {} workers that ask", thousands(known)),
         };
         let held = if more { format!("{} tasks", or_more(tasks, more)) } else { quantity(tasks, "task") };
         let message = format!(
-            "it is due, and {who} for queue {} or type {} {} busy with {held}: it is taken when one of them asks for more, \
+            "it is due, and {workers} for queue {} or type {} {} busy with {held}: it is taken when one of them asks for more, \
              or another comes; {line}",
             key.queue,
             key.kind,
@@ -106,7 +105,7 @@ fn waits_for_workers(facts: &Facts, workers: PollingWorkers) -> Reason {
 
 fn no_worker_polls(facts: &Facts, workers: PollingWorkers) -> Reason {
     let key = &facts.task.lane.key;
-    let missed = if workers.or_more { "; not all workers were looked at" } else { "" };
+    let missed = if workers.or_more { "; not all workers were read" } else { "" };
     let message = format!(
         "it is due, but no worker has asked for queue {} or type {} in the last minute, and none that did before holds a \
          task{missed}",
@@ -127,8 +126,8 @@ fn no_node_owns(facts: &Facts, partition: Partition, since: Option<Timestamp>) -
 
 fn found_backlog(facts: &Facts, BacklogPace { since, per_second }: BacklogPace) -> Reason {
     let message = format!(
-        "it was due before this node took over its queue at {since}; of what was found then {} a second {} dispatched, \
-         after what has come due since; {}",
+        "it was due before this node took over its queue at {since}; {} a second of the tasks found then {} dispatched, \
+         after those that fell due since; {}",
         thousands(u64::from(per_second)),
         if per_second == 1 { "is" } else { "are" },
         queue_ahead(facts.ahead)
@@ -145,7 +144,7 @@ fn found_backlog(facts: &Facts, BacklogPace { since, per_second }: BacklogPace) 
     with_position(base, facts.ahead)
 }
 
-fn no_place(facts: &Facts, crowded: &[SlotOwner]) -> Reason {
+fn no_free_slot(facts: &Facts, crowded: &[SlotOwner]) -> Reason {
     let key = &facts.task.lane.key;
     let target = match &key.route {
         Route::Push(target) => Some(target.clone()),
@@ -163,7 +162,7 @@ fn no_place(facts: &Facts, crowded: &[SlotOwner]) -> Reason {
     };
     let all: Vec<String> = crowded.iter().map(whose).collect();
     let message = format!(
-        "no webhook worker of this node is free for it: the places that {} may have are taken until a call ends; {}",
+        "no webhook worker of this node is free for it: all slots of {} are taken until a call ends; {}",
         all.join(" and "),
         queue_ahead(facts.ahead)
     );

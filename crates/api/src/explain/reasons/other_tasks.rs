@@ -1,6 +1,5 @@
-//! Reasons that concern other tasks: dependencies, and tasks with the same ordering key. Of the
-//! first of them the reason says what it waits for itself, as far as its row shows: one step, no
-//! further.
+//! Reasons that concern other tasks: dependencies, and tasks with the same ordering key. The reason
+//! also shows what the first of these tasks waits for, as far as its row shows: one step, no more.
 
 use punctual_client::{Reason, TaskInTheWay};
 use punctual_core::ids::TaskId;
@@ -43,22 +42,22 @@ pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
 fn stands(facts: &Facts, blocker: &Blocker) -> String {
     let Blocker { id, state, .. } = blocker;
     let follows = match state {
-        State::Completed => ", as is about to be noticed".to_owned(),
+        State::Completed => ", which will be noticed in a moment".to_owned(),
         State::Cancelled | State::Failed | State::DeadLettered => {
-            format!(", as is about to be noticed: {}", unsuccessful(facts))
+            format!(", which will be noticed in a moment: {}", unsuccessful(facts))
         }
         State::Blocked | State::Pending | State::Queued | State::Running => itself(facts, *id),
     };
     format!("{id}, {}{follows}", state.as_str())
 }
 
-/// What happens to the task if a dependency does not complete.
+/// The fate of the task if a dependency does not complete.
 fn unsuccessful(facts: &Facts) -> String {
     let policy = facts.task.body.dependencies.on_failure;
     let becomes = match policy {
         OnDependencyFailure::Cancel => "this task is then CANCELLED",
         OnDependencyFailure::Fail => "this task is then FAILED",
-        OnDependencyFailure::Run => "this task then waits for it no longer and runs all the same",
+        OnDependencyFailure::Run => "this task then no longer waits for it and runs",
     };
     format!("{becomes} (on_dependency_failure: {})", policy.as_str())
 }
@@ -69,13 +68,15 @@ fn dead_letters(facts: &Facts, letters: &[&Blocker]) -> String {
     let otherwise = unsuccessful(facts);
     if letters.len() == 1 {
         format!(
-            "{ids}, which is a dead letter, and its queue holds what depends on it (on_dead_letter: hold): re-drive it, and \
-             this task goes on once it completes; should it end otherwise, or its queue be set to continue, {otherwise}"
+            "{ids}, which is a dead letter, and its queue holds the tasks that depend on it (on_dead_letter: hold): \
+             re-drive it, and this task goes on once it completes; if it ends otherwise, or its queue is set to continue, \
+             {otherwise}"
         )
     } else {
         format!(
-            "{ids}, which are dead letters, and their queues hold what depends on them (on_dead_letter: hold): re-drive them, \
-             and this task goes on once they complete; should one end otherwise, or its queue be set to continue, {otherwise}"
+            "{ids}, which are dead letters, and their queues hold the tasks that depend on them (on_dead_letter: hold): \
+             re-drive them, and this task goes on once they complete; if one ends otherwise, or its queue is set to \
+             continue, {otherwise}"
         )
     }
 }
@@ -107,33 +108,33 @@ pub(super) fn turn(facts: &Facts) -> Option<Reason> {
     let turn = facts.turn.as_ref().filter(|turn| !turn.is_own)?;
     let key = facts.task.body.ordering_key.clone().unwrap_or_default();
     let mut tasks = Vec::new();
-    let mut says = Vec::new();
+    let mut holders = Vec::new();
     if let Some((id, state)) = turn.holder {
         tasks.push(TaskInTheWay { id, state: state.into(), holds: false });
-        says.push(format!("{id} has it, {}{}", state.as_str(), itself(facts, id)));
+        holders.push(format!("{id} has it, {}{}", state.as_str(), itself(facts, id)));
     }
     if let Some(id) = turn.held_by {
         tasks.push(TaskInTheWay { id, state: State::DeadLettered.into(), holds: true });
-        says.push(format!("{id} is a dead letter, and its queue holds what is behind it: re-drive it"));
+        holders.push(format!("{id} is a dead letter, and its queue holds the tasks behind it: re-drive it"));
     }
     let is_blocked = facts.task.state() == State::Blocked;
-    if is_blocked && says.is_empty() && turn.ahead.tasks == 0 {
+    if is_blocked && holders.is_empty() && turn.ahead.tasks == 0 {
         return None;
     }
-    if says.is_empty() {
-        says.push("whose it is, is about to be decided".to_owned());
+    if holders.is_empty() {
+        holders.push("the next holder will be decided in a moment".to_owned());
     }
     let then = if is_blocked { "after that " } else { "" };
     let message = format!(
         "{then}it waits for its turn among the tasks with ordering key {key:?}: {}; {}",
-        says.join("; "),
+        holders.join("; "),
         turn_ahead(turn.ahead)
     );
     let base = Reason { ordering_key: Some(key), tasks, comes_next: is_blocked, ..reason("waiting_for_turn", message) };
     Some(with_position(base, turn.ahead))
 }
 
-/// What a task in the way waits for itself, for the end of a sentence; empty if it was not read.
+/// The wait of a task in the way, for the end of a sentence; empty if it was not read.
 fn itself(facts: &Facts, id: TaskId) -> String {
     let task = facts.in_the_way.iter().find(|task| task.id == id);
     task.map(|task| format!(", which {}", waits(task, facts.now))).unwrap_or_default()
@@ -155,7 +156,7 @@ fn waits(task: &Task, now: Timestamp) -> String {
             format!("runs{since}{worker}{stops}")
         }
         State::Completed | State::Cancelled | State::Failed | State::DeadLettered => {
-            "has finished since, as is about to be noticed".to_owned()
+            "has finished since, which will be noticed in a moment".to_owned()
         }
     }
 }

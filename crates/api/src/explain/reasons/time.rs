@@ -28,18 +28,18 @@ pub(super) fn failed_attempt(task: &Task) -> Option<String> {
     if attempts > 0 {
         return Some(format!("attempt {attempts} failed ({})", error.code));
     }
-    // One that failed under an open breaker was not counted.
+    // A failure under an open breaker is not counted.
     let is_uncounted = task.trail.last().is_some_and(|entry| entry.uncounted().is_some());
     is_uncounted.then(|| format!("an attempt failed and was not counted ({})", error.code))
 }
 
-/// What moved its due instant from the requested one, for the end of a sentence.
+/// The jitter that moved its due instant from the requested one, for the end of a sentence.
 fn spread(facts: &Facts) -> String {
     let (task, execute_at) = (&facts.task, facts.task.execute_at);
     let by_schedule = task
         .scheduled_for()
         .filter(|instant| *instant < execute_at)
-        .map(|instant| format!("; it stands for {instant}, and its schedule spreads its tasks (jitter_seconds)"));
+        .map(|instant| format!("; its instant is {instant}, and its schedule spreads its tasks (jitter_seconds)"));
     // A task that was given back waits for another reason.
     let is_given_back = task.trail.last().is_some_and(|entry| matches!(entry.step, Step::GivenBack));
     let by_queue = (task.due_at > execute_at && !is_given_back).then(|| {
@@ -50,7 +50,7 @@ fn spread(facts: &Facts) -> String {
     by_schedule.into_iter().chain(by_queue).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a jitter is an hour at the most")]
+#[expect(clippy::cast_precision_loss, reason = "a jitter is at most an hour")]
 fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }
@@ -65,8 +65,8 @@ pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
         return Some(Reason { since: Some(expires_at), ..reason("expires_first", message) });
     }
     let own = reasons.iter().filter_map(|reason| reason.until).max().map(|until| (until, String::new()));
-    let others = other_tasks::last(facts);
-    let (earliest, since) = own.into_iter().chain(others).max().filter(|(until, _)| *until >= expires_at)?;
+    let in_the_way = other_tasks::last(facts);
+    let (earliest, since) = own.into_iter().chain(in_the_way).max().filter(|(until, _)| *until >= expires_at)?;
     let again = if facts.task.started_at.is_some() { " again" } else { "" };
     let message = format!(
         "it expires at {expires_at}, and as things stand it cannot run{again} before {earliest}{since}: it will be {failed} \

@@ -1,4 +1,4 @@
-//! Positions, numbers and instants in the words of a sentence.
+//! Positions, numbers and instants as words of a message.
 
 use punctual_client::Reason;
 use punctual_core::obstacles::TasksAhead;
@@ -12,7 +12,7 @@ pub(super) fn with_position(reason: Reason, ahead: TasksAhead) -> Reason {
     Reason { position: Some(ahead.tasks.saturating_add(1)), position_or_later: ahead.or_more, ..reason }
 }
 
-/// How many go before it, for a sentence.
+/// How many tasks of the queue go before it.
 pub(super) fn queue_ahead(ahead: TasksAhead) -> String {
     match ahead {
         ahead if is_unknown(ahead) => {
@@ -31,10 +31,10 @@ fn is_unknown(ahead: TasksAhead) -> bool {
     ahead.tasks == 0 && ahead.or_more
 }
 
-/// How many wait for the turn before it, for a sentence.
+/// How many tasks wait for the turn before it.
 pub(super) fn turn_ahead(ahead: TasksAhead) -> String {
     match ahead {
-        TasksAhead { tasks: 0, .. } => "nobody waits before it".to_owned(),
+        TasksAhead { tasks: 0, .. } => "no task waits before it".to_owned(),
         TasksAhead { tasks: 1, or_more: false } => "1 waits before it".to_owned(),
         ahead => format!("{} wait before it", number(ahead)),
     }
@@ -54,12 +54,12 @@ pub(super) fn quantity(number: u64, what: &str) -> String {
     format!("{} {what}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 
-/// A number of things that do this.
+/// A number of things, and what they do.
 pub(super) fn doing(number: u64, what: &str) -> String {
     format!("{} {what}{}", thousands(number), if number == 1 { "s" } else { "" })
 }
 
-/// A number as people write it.
+/// A number with commas between the thousands.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

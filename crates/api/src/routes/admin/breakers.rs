@@ -70,13 +70,13 @@ async fn reset_breaker(
         Problem::invalid_at("/target", format!("{fault}; {advice}"))
     })?;
     let key = BreakerKey { tenant, target: target.map(|(_, target)| target).unwrap_or_default() };
-    // What the store would refuse to read is not open either.
+    // The store cannot hold such a tenant, so it has no breaker.
     let is_known = !key.tenant.contains(BETWEEN);
     if !is_known || api.database.change_breaker(&key, BreakerEvent::Reset).await? != BreakerChange::Closed {
-        let advice = "there is no open breaker of this tenant and target; GET /v1/admin/breakers lists those there are";
+        let advice = "there is no open breaker of this tenant and target; GET /v1/admin/breakers lists the open ones";
         return Err(Problem::new(Code::NotFound, advice));
     }
-    tracing::info!(tenant = key.tenant, target = key.target, "a breaker was reset: its tasks are dispatched again");
+    tracing::info!(tenant = key.tenant, target = key.target, "a breaker was reset; dispatching its tasks again");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

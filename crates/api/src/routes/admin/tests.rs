@@ -82,8 +82,8 @@ async fn partitions_are_shown_with_their_owners_and_terms() {
     assert_eq!(shown, [row(0, own, 1, 30_000), row(1, own, 1, 30_000)]);
     world.clock.advance_millis(30_000);
     let shown = items(&world, "/v1/admin/partitions").await;
-    let nobody = (None, None);
-    assert_eq!(shown, [row(0, nobody, 1, 30_000), row(1, nobody, 1, 30_000)]);
+    let unowned = (None, None);
+    assert_eq!(shown, [row(0, unowned, 1, 30_000), row(1, unowned, 1, 30_000)]);
     world.sqlite.take_share(SECOND, 2, 10_000).await.unwrap();
     let unseen = (Some("node_0000000000000002"), None);
     assert_eq!(items(&world, "/v1/admin/partitions").await[0], row(0, unseen, 2, 40_000));

@@ -1,4 +1,4 @@
-//! What a worker asks for, checked.
+//! Checks a worker's poll. Called by the lease route; it reports all faults at once.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use punctual_scheduler::polls::{PollFilter, PollRequest};
 use crate::problem::Problem;
 use crate::state::LeaseMillis;
 
-/// Queues or types in one request.
+/// The maximum number of queues or types in one request.
 const FILTER_NAMES_MAX: usize = 64;
-/// Milliseconds a worker may wait.
+/// The longest wait of a poll.
 const WAIT_MAX_MILLIS: u64 = 60_000;
-/// Milliseconds of the shortest lease.
+/// The shortest lease.
 const LEASE_MIN_MILLIS: u64 = 1_000;
 
 /// The request as the poll queue takes it, or everything that is wrong with it.

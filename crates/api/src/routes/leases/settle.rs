@@ -1,7 +1,7 @@
-//! Pull workers report on their runs: many in a call, or one at the task's own address.
+//! Pull workers report on their runs: many in a call, or one under the task's own path.
 //!
 //! Every route checks its items and hands them to the lease settler, which decides. Each item is
-//! answered by itself: a bad one does not touch the others.
+//! answered by itself: a bad one does not affect the rest.
 
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
@@ -44,7 +44,7 @@ impl FromRequest<Api> for SettleBody {
 
 /// Settle many runs.
 ///
-/// Each item is judged by itself and answered in its place; the call as a whole answers 200.
+/// Each item is settled and answered by itself, in order; the call as a whole answers 200.
 #[utoipa::path(
     post, path = "/v1/leases/settle", tag = "workers",
     request_body(
@@ -101,7 +101,7 @@ pub(super) async fn complete(
 
 /// Fail a run.
 ///
-/// The task is tried again as its retry policy says, or becomes a dead letter.
+/// The task is retried by its retry policy, or becomes a dead letter.
 #[utoipa::path(
     post, path = "/v1/tasks/{id}/fail", tag = "workers",
     params(("id" = String, Path, description = "The task")),

@@ -61,8 +61,8 @@ async fn all_faults_of_settings_are_reported() {
     let answer = put(&world, body).await;
     assert_eq!(answer.problem(), "invalid_request");
     let problem = answer.json();
-    let mut told = pointers(&problem);
-    told.sort_unstable();
+    let mut faults = pointers(&problem);
+    faults.sort_unstable();
     let expected = [
         "/callback_headers/Host",
         "/callback_url",
@@ -74,7 +74,7 @@ async fn all_faults_of_settings_are_reported() {
         "/retry_policy/max_retries",
         "/timeout_seconds",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(faults, expected);
     assert!(answer.text.contains("pause the queue"), "{}", answer.text);
     for (body, pointer) in [
         (json!({"max_concurency": 1}), "/max_concurency"),

@@ -15,12 +15,11 @@ use crate::extract::{If, JsonBody};
 use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 
-/// Runs the instants of a time that is past.
+/// Runs instants of the past.
 ///
 /// Every instant from `from` to `to` that has not run yet runs now: one at a time, in order and
-/// behind what is due, or all at once if overlaps are allowed. At most 10,000 instants a call.
-/// While the schedule is paused they wait. They are none of the runs that `max_runs` limits, and it
-/// does not hold them back.
+/// after due instants, or all at once if overlaps are allowed. At most 10,000 instants a call.
+/// While the schedule is paused they wait. `max_runs` does not limit them.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "backfill_schedule",
     params(
@@ -44,7 +43,7 @@ pub async fn backfill_schedule(
         let schedule = &snapshot.schedule;
         check_version(condition, schedule)?;
         let instants = plan::backfill(&schedule.definition.spec, from, to).map_err(too_many)?;
-        // What is not decided yet will be, by itself.
+        // The cron loop decides the instants that are not decided yet.
         let next = schedule.progress.next_run_at;
         let past = instants.into_iter().filter(|at| next.is_none_or(|next| *at < next));
         let records: Vec<Record> = past.map(waiting).collect();
@@ -65,8 +64,8 @@ pub async fn backfill_schedule(
 
 /// Withdraws backfills.
 ///
-/// What they have put there and has not run yet does not run: its occurrences are `skipped`, with
-/// the reason `withdrawn`, and can be backfilled again. A task that was made already stays.
+/// Backfilled instants that still wait do not run. Their occurrences are `skipped`, with the reason
+/// `withdrawn`, and can be backfilled again. Tasks that were created already stay.
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "withdraw_backfill",
     params(
@@ -75,7 +74,7 @@ pub async fn backfill_schedule(
     ),
     responses(
         (status = 200, description = "How many instants do not run; 0 if none waited", body = wire::BackfillAnswer),
-        (status = 409, description = "`conflict`: others wrote it each time, or more wait before them than are looked at; try again", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`conflict`: other writers changed it each time, or too many other occurrences wait before them; try again", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch,
     ),
 )]
@@ -102,8 +101,7 @@ pub async fn withdraw_backfill(request: ScheduleRequest, condition: If) -> Resul
 }
 
 fn crowded_out() -> Problem {
-    let detail = "so many other occurrences wait before those of the backfill that these are not looked at; try again when \
-                  fewer wait";
+    let detail = "too many other occurrences wait before those of the backfill; try again when fewer wait";
     Problem::new(Code::Conflict, detail).retry_after(10)
 }
 

@@ -16,7 +16,7 @@ use crate::openapi::Invalid;
 use crate::problem::Problem;
 use crate::state::Api;
 
-/// Makes a schedule.
+/// Creates a schedule.
 ///
 /// Its first run is the first instant after now. From then on every instant is recorded, see its
 /// occurrences.
@@ -24,9 +24,9 @@ use crate::state::Api;
     post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
     request_body = wire::NewSchedule,
     responses(
-        (status = 201, description = "Made and durable", body = wire::Schedule,
+        (status = 201, description = "Created and durable", body = wire::Schedule,
             headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
-        (status = 409, description = "`name_taken`: there is one of this name", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`name_taken`: another schedule has this name", body = wire::Problem, content_type = "application/problem+json"),
         Invalid,
     ),
 )]
@@ -43,7 +43,7 @@ pub async fn create_schedule(
     }
 }
 
-/// Stores a schedule; none if there is one of its name.
+/// Stores a schedule; none if another one has its name.
 pub async fn insert(api: &Api, tenant: &str, checked: CheckedSchedule) -> Result<Option<Schedule>, Problem> {
     let validator = validator(api, tenant, None);
     validator.check_instants(&checked.definition.spec)?;
@@ -69,7 +69,7 @@ pub async fn insert(api: &Api, tenant: &str, checked: CheckedSchedule) -> Result
     }
 }
 
-/// The answer to a schedule that was made.
+/// The answer to a created schedule.
 pub fn created(schedule: &Schedule) -> Result<Response, Problem> {
     let response = answer(StatusCode::CREATED, schedule)?;
     Ok(answer::created(response, &format!("/v1/schedules/{}", schedule.id)))

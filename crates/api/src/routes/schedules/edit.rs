@@ -17,8 +17,8 @@ use crate::schedules::view;
 
 /// Changes a schedule.
 ///
-/// If its instants become others, it goes on with the first of them after now. What waits still
-/// runs.
+/// If its instants change, it continues with the first new one after now. Waiting instants still
+/// run.
 #[utoipa::path(
     patch, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "edit_schedule",
     params(
@@ -28,7 +28,7 @@ use crate::schedules::view;
     request_body = wire::SchedulePatch,
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
-        (status = 409, description = "`name_taken`: another one has that name; `conflict`: others wrote it each time, try again", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`name_taken`: another schedule has that name; `conflict`: other writers changed it each time, try again", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch, Invalid,
     ),
 )]
@@ -45,7 +45,7 @@ pub async fn edit_schedule(
     answer(StatusCode::OK, &rewrite(&request, &condition, wanted).await?)
 }
 
-/// Refuses `null` where it means nothing.
+/// Refuses `null` in the fields that it cannot reset.
 fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
     fn is_null<T>(field: Option<&Option<T>>) -> bool {
         matches!(field, Some(None))
@@ -56,7 +56,7 @@ fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
     let mut faults = Faults::default();
     let fields = [
         ("/name", is_null(patch.name.as_ref())),
-        // Each takes the place of the other, and whoever gives one may say so.
+        // Each replaces the other, so a caller that sets one may null the other.
         ("/cron", is_null(patch.cron.as_ref()) && !is_given(patch.interval_seconds.as_ref())),
         ("/interval_seconds", is_null(patch.interval_seconds.as_ref()) && !is_given(patch.cron.as_ref())),
         ("/timezone", is_null(patch.timezone.as_ref())),

@@ -13,10 +13,10 @@ use crate::openapi::NotFound;
 use crate::problem::Problem;
 use crate::schedules::view;
 
-/// Lists what became of a schedule's instants, the newest first.
+/// Lists the occurrences of a schedule, the newest first.
 ///
 /// Every instant has one record: fired, with its task; buffered, while it waits; skipped, missed or
-/// coalesced, and why. Records are kept as long as tasks that came to rest.
+/// coalesced, with the reason. Records are kept as long as finished tasks.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/occurrences", tag = "schedules", operation_id = "list_occurrences",
     params(

@@ -13,8 +13,8 @@ use crate::problem::Problem;
 
 /// Pauses a schedule.
 ///
-/// It fires nothing until it is resumed; what waits keeps waiting, and tasks that it made go on.
-/// One that is paused already gets the reason, if one is given, and stays paused since when it was.
+/// It fires nothing until it is resumed. Waiting instants keep waiting, and its tasks go on. A
+/// paused schedule gets the reason, if one is given, and keeps the start of its pause.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
     params(
@@ -42,8 +42,8 @@ pub async fn pause_schedule(
 
 /// Resumes a schedule.
 ///
-/// It goes on with the first instant after now; those that went by while it was paused are recorded
-/// as skipped. Resuming one that is not paused changes nothing.
+/// It continues with the first instant after now. The instants in the pause are recorded as skipped.
+/// Resuming a schedule that is not paused changes nothing.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/resume", tag = "schedules", operation_id = "resume_schedule",
     params(

@@ -17,12 +17,12 @@ use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
 use crate::state::Api;
 
-/// Instants that are told if nobody says how many.
+/// The default number of instants.
 const COUNT_DEFAULT: usize = 10;
-/// Instants that are told at the most.
+/// The maximum number of instants.
 const COUNT_MAX: usize = 1_000;
 
-/// Tells when a schedule will run.
+/// Shows when a schedule will run.
 ///
 /// The next instants from now on, as far as `ends_at` and `max_runs` allow; whether it is paused
 /// does not matter.
@@ -45,10 +45,9 @@ pub async fn preview_schedule(request: ScheduleRequest, query: Query) -> Result<
     Ok(upcoming(spec, left, request.api.clock.now(), count))
 }
 
-/// Tells when a schedule would run, without making it.
+/// Shows when a schedule would run, without creating it.
 ///
-/// The body is that of a new schedule; `name` and `task` may be left out. What would be refused is
-/// refused here too.
+/// The body is that of a new schedule; `name` and `task` may be left out. The same rules apply.
 #[utoipa::path(
     post, path = "/v1/schedules/preview", tag = "schedules", operation_id = "preview_new_schedule",
     params(("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000)),

@@ -39,7 +39,7 @@ pub async fn get_schedule_by_name(
     Tenant(tenant): Tenant,
     NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
-    // What cannot be a name is not looked for: the store may not even be able to spell it.
+    // The store may not be able to compare a text that is no name.
     let found = if is_name(&name) { api.schedules.named(&tenant, &name).await? } else { None };
     let there = found.ok_or_else(|| Problem::new(Code::NotFound, "there is no schedule with this name"))?;
     answer(StatusCode::OK, &there)

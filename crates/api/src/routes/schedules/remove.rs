@@ -11,7 +11,7 @@ use crate::problem::Problem;
 
 /// Removes a schedule.
 ///
-/// Nothing fires any more when this has answered. The tasks that it made stay as they are.
+/// After the answer it fires nothing more. Its tasks stay as they are.
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "delete_schedule",
     params(

@@ -1,5 +1,4 @@
-//! `PUT /v1/schedules/by-name/{name}`: whoever keeps schedules in files writes them as they are to
-//! be.
+//! `PUT /v1/schedules/by-name/{name}`, for callers that keep their schedules in files.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,22 +14,22 @@ use crate::openapi::{Conflict, Invalid, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
-/// Makes the schedule of this name, or replaces it.
+/// Creates the schedule of this name, or replaces it.
 ///
-/// What is absent has its default, but for `paused`, which is left as it is: a pause outlives the
-/// next synchronisation. The same again changes nothing, not even the version; counters,
-/// occurrences and, as long as the instants are the same, the next run stay.
+/// An absent field gets its default, except `paused`, which stays as it is: a pause outlives the next
+/// synchronisation. The same schedule again changes nothing, not even the version. Counters and
+/// occurrences stay, and the next run too while the instants are the same.
 #[utoipa::path(
     put, path = "/v1/schedules/by-name/{name}", tag = "schedules", operation_id = "put_schedule",
     params(
         ("name" = String, Path, description = "The schedule's name; a `/` in it is written `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Replace it only at this version (`*`: at any), and do not make it"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: make it, and do not replace it"),
+        ("If-Match" = Option<String>, Header, description = "Replace it only at this version (`*`: at any), and do not create it"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: create it, and do not replace it"),
     ),
     request_body = wire::NewSchedule,
     responses(
         (status = 200, description = "Replaced, or the same already", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
-        (status = 201, description = "Made and durable", body = wire::Schedule,
+        (status = 201, description = "Created and durable", body = wire::Schedule,
             headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
         Conflict, VersionMismatch, Invalid,
     ),
@@ -57,7 +56,7 @@ pub async fn put_schedule(
         let wanted = |schedule: &Schedule| Ok(validator(&api, &tenant, Some(schedule.created_at)).check(new.clone())?);
         let request = ScheduleRequest { api: api.clone(), tenant: tenant.clone(), id: there.id };
         match rewrite(&request, &condition, wanted).await {
-            // It was removed meanwhile: make it.
+            // It was removed meanwhile: create it.
             Err(problem) if problem.code() == Code::NotFound => {}
             rewritten => return answer(StatusCode::OK, &rewritten?),
         }

@@ -2,8 +2,7 @@ use serde_json::{Value, json};
 
 use crate::testing::World;
 
-/// A schedule of every second on a node that nobody leads, so that nothing is decided but by who
-/// changes it.
+/// A schedule of every second. No node leads, so only requests decide its instants.
 async fn every_second(world: &World, more: Value) -> String {
     let mut body = json!({"name": "s", "cron": "* * * * * *", "overlap_policy": "allow_all", "task": {"type": "t"}});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -20,10 +19,10 @@ async fn ask(world: &World, method: &str, path: &str, body: Value) -> Value {
 
 /// The second, the outcome and the reason of every occurrence, the oldest first.
 async fn occurrences(world: &World, path: &str) -> Vec<(String, String, String)> {
-    let told = ask(world, "GET", &format!("{path}/occurrences?limit=1000"), Value::Null).await;
+    let page = ask(world, "GET", &format!("{path}/occurrences?limit=1000"), Value::Null).await;
     let text = |item: &Value, field: &str| item[field].as_str().unwrap().to_owned();
-    let told = told["items"].as_array().unwrap().iter().rev();
-    told.map(|item| (text(item, "instant")[14..19].to_owned(), text(item, "outcome"), text(item, "reason"))).collect()
+    let items = page["items"].as_array().unwrap().iter().rev();
+    items.map(|item| (text(item, "instant")[14..19].to_owned(), text(item, "outcome"), text(item, "reason"))).collect()
 }
 
 fn each(seconds: std::ops::RangeInclusive<u32>, outcome: &str, reason: &str) -> Vec<(String, String, String)> {

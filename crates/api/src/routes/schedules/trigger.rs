@@ -23,9 +23,9 @@ use crate::state::Api;
 
 /// Runs a schedule now.
 ///
-/// The time does not matter, nor a pause; the overlap policy does, so that the run may be skipped
-/// or have to wait. The same call again under the same `Idempotency-Key` tells what became of the
-/// first, and runs nothing; one that was skipped has used no key.
+/// Neither the time nor a pause matters. The overlap policy does: the run may be skipped or have to
+/// wait. The same call under the same `Idempotency-Key` shows the outcome of the first and runs
+/// nothing; a skipped run uses up no key.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/trigger", tag = "schedules", operation_id = "trigger_schedule",
     params(
@@ -35,11 +35,11 @@ use crate::state::Api;
     ),
     request_body = Option<wire::TriggerSchedule>,
     responses(
-        (status = 201, description = "A task was made", body = wire::Occurrence),
+        (status = 201, description = "A task was created", body = wire::Occurrence),
         (status = 202, description = "It waits for the previous task", body = wire::Occurrence),
-        (status = 200, description = "It is skipped, because of the overlap policy; or a task was made before under this key", body = wire::Occurrence,
-            headers(("Idempotent-Replayed" = String, description = "`true` if it was asked for before"))),
-        (status = 409, description = "`conflict`: others wrote it each time, on other nodes; nothing was run, try again", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 200, description = "It is skipped, because of the overlap policy; or a task was created before under this key", body = wire::Occurrence,
+            headers(("Idempotent-Replayed" = String, description = "`true` if the call was made before"))),
+        (status = 409, description = "`conflict`: writers on other nodes changed it each time; nothing was run, try again", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch, Invalid,
     ),
 )]
@@ -52,8 +52,7 @@ pub async fn trigger_schedule(
     let (api, condition) = (&request.api, &condition);
     let key = &key.map(|key| Idempotency { key, fingerprint: fingerprint(request.id) });
     let attempt = async |snapshot: ScheduleSnapshot, now| {
-        // Before any task is ended for it: the live task may be the one that was made under this
-        // key.
+        // Before any task is ended for it: the live task may be the one created under this key.
         if let Some(before) = replayed(api, &snapshot, key.as_ref()).await? {
             return Ok(Some(before));
         }
@@ -99,7 +98,7 @@ async fn replayed(
     let Some(key) = key else { return Ok(None) };
     let Some(owner) = api.schedules.key_owner(&schedule.tenant, &key.key).await? else { return Ok(None) };
     if owner.fingerprint != key.fingerprint {
-        let detail = "this idempotency key was used before, for something else; nothing was done";
+        let detail = "this idempotency key was used for something else; nothing was done";
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
     }
     let waits = snapshot.promised.iter().find(|promise| promise.task == owner.task).map(|promise| promise.instant);
@@ -115,8 +114,7 @@ async fn replayed(
         None => None,
     };
     let Some(record) = record.filter(|record| Some(record.instant) == instant) else {
-        let detail = "a run was asked for under this idempotency key before, and it did not come to pass or was removed \
-                      since; nothing was done";
+        let detail = "the run under this idempotency key did not happen, or was removed since; nothing was done";
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
     };
     let status = if record.outcome == OccurrenceOutcome::Buffered { StatusCode::ACCEPTED } else { StatusCode::OK };

@@ -1,5 +1,5 @@
-//! `POST /v1/tasks/batch`: many tasks in one request, each judged by itself, the good ones
-//! stored in one write.
+//! `POST /v1/tasks/batch`: many tasks in one request. Each is checked by itself, and the valid ones
+//! are stored in one write.
 
 mod answer;
 
@@ -27,14 +27,14 @@ use crate::yielding::yielding;
 
 /// Submits many tasks.
 ///
-/// Answers when all of the good ones are durable: an item for each task, in order. A JSON document,
-/// or with `application/x-ndjson` a task a line.
+/// Answers when all valid tasks are durable: an item for each task, in order. The body is a JSON
+/// document, or with `application/x-ndjson` one task per line.
 #[utoipa::path(
     post, path = "/v1/tasks/batch", tag = "tasks", operation_id = "submit_batch",
     params(("return" = Option<String>, Query, description = "`ids`: answer ids instead of tasks")),
     request_body(content((wire::NewBatch = "application/json"), (String = "application/x-ndjson"))),
     responses(
-        (status = 200, description = "What became of each", body = wire::BatchAnswer),
+        (status = 200, description = "The outcome of each", body = wire::BatchAnswer),
     ),
 )]
 pub async fn submit_batch(
@@ -50,7 +50,7 @@ pub async fn submit_batch(
     });
     query.finish()?;
     if request.headers().contains_key(header_key::HEADER) {
-        let detail = "one key cannot stand for many tasks; give each its field idempotency_key";
+        let detail = "one key cannot identify many tasks; give each task its idempotency_key";
         return Err(Problem::new(Code::InvalidIdempotencyKey, detail));
     }
     let media_type = body::media_type(request.headers())?;
@@ -72,7 +72,7 @@ pub async fn submit_batch(
 /// A task of a batch, or why it is refused.
 type CheckResult = Result<NewTask, Problem>;
 
-/// Every task of the batch, or why not, and the ids that they have among each other.
+/// Every task of the batch or its refusal, and the id of each.
 fn check_all(
     api: &Api,
     tenant: &str,
@@ -122,7 +122,7 @@ fn refuse_over(max: usize, count: usize) -> Result<(), Problem> {
     Err(Problem::invalid_at("/tasks", format!("must hold at most {max} tasks")))
 }
 
-/// The good tasks, and for every task of the batch its refusal or none.
+/// The valid tasks, and for every task of the batch its refusal, if any.
 fn split(checked: Vec<CheckResult>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     let mut tasks = Vec::with_capacity(checked.len());
     let refusals = checked.into_iter().map(|result| match result {
@@ -136,8 +136,8 @@ fn split(checked: Vec<CheckResult>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     (tasks, refusals)
 }
 
-/// The document, its tasks still text: each is read by itself, so that a bad one does not spoil the
-/// others.
+/// The document, its tasks still text. Each is read by itself, so that a bad one does not affect the
+/// rest.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawBatch<'a> {
@@ -145,8 +145,8 @@ struct RawBatch<'a> {
     tasks: RawItems<'a>,
 }
 
-/// At most as many documents as a batch may hold, so that a list of tiny ones cannot take far more
-/// memory than its text.
+/// The tasks as text. The number is bounded while reading, so that a list of tiny ones cannot take
+/// far more memory than its text.
 struct RawItems<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawItems<'a> {

@@ -13,8 +13,8 @@ use crate::problem::{Code, Problem};
 
 /// Cancels a task.
 ///
-/// A task that waits is cancelled at once. A running one is asked to stop: its worker is told at
-/// its next heartbeat, and whatever comes of the run is discarded. Asking again changes nothing.
+/// A waiting task is cancelled at once. A running task is asked to stop: its worker learns it at its
+/// next heartbeat, and the outcome of the run is discarded. Asking again changes nothing.
 #[utoipa::path(
     delete, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "cancel_task",
     params(
@@ -41,6 +41,6 @@ fn decide(task: &Task, by: &By<'_>) -> Result<ChangeDecision, Problem> {
         _ => StatusCode::OK,
     };
     let change = transition(&task.position, Event::Cancel, by)
-        .map_err(|_| Problem::new(Code::AlreadyFinal, format!("the task is {} and stays so", state.as_str())))?;
+        .map_err(|_| Problem::new(Code::AlreadyFinal, format!("the task is already {}", state.as_str())))?;
     Ok(ChangeDecision::Apply(Box::new(change), status))
 }

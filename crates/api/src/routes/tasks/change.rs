@@ -1,8 +1,7 @@
-//! Changes of tasks that others change too: read, decide, write if nobody was faster, else
-//! again.
+//! The loop around every change of one task: read, decide, write on the condition that nothing
+//! changed, and start again if something did.
 //!
-//! Used by every verb that changes one task. A caller gets one clear answer: what its change
-//! did, or why it does not apply to the task as it is now.
+//! Called by the routes that edit, cancel, run and re-drive a task.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,14 +14,14 @@ use crate::answer;
 use crate::extract::{If, TaskRequest};
 use crate::problem::{Code, Problem};
 
-/// How often a lost race is run again. Each loss means that somebody else has changed the task.
+/// How often a lost race is run again. After a loss another writer has succeeded.
 const ROUNDS: usize = 16;
 
-/// What to do about a task as it is.
+/// The decision about a task as it is now.
 pub enum ChangeDecision {
-    /// Nothing: it is as the caller wants it.
+    /// Leave it: it is as the caller wants it.
     Leave(StatusCode),
-    /// This.
+    /// Apply this change.
     Apply(Box<Change>, StatusCode),
 }
 

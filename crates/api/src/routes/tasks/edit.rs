@@ -21,7 +21,7 @@ use crate::problem::{Code, Problem};
     request_body = wire::TaskPatch,
     responses(
         (status = 200, description = "The task as it is now", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
-        (status = 409, description = "`not_editable`: it has begun or come to rest. A task that a pull worker waits for has begun up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`not_editable`: it has begun or finished. A task that a pull worker waits for begins up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch, Invalid,
     ),
 )]

@@ -1,5 +1,4 @@
-//! `GET /v1/tasks/{id}/runs` and `GET /v1/tasks/{id}/events`: both are read out of the task's
-//! trail.
+//! `GET /v1/tasks/{id}/runs` and `GET /v1/tasks/{id}/events`. Both read the task's trail.
 
 use std::borrow::Cow;
 
@@ -60,14 +59,14 @@ pub async fn list_events(request: TaskRequest, query: Query) -> Result<Response,
     Ok(page.answer(events(&with_whole_trail(&request).await?)))
 }
 
-/// A task whose trail can be read to its end: what is cut short must not look like all there was.
+/// The task, if its trail can be read to its end: a cut trail must not look complete.
 async fn with_whole_trail(request: &TaskRequest) -> Result<Task, Problem> {
     let task = request.find().await?;
     if task.trail.is_whole() {
         return Ok(task);
     }
     let steps = task.trail.entries().count();
-    tracing::error!(task.id = %task.id, steps, "the trail of a task is damaged behind its first steps");
+    tracing::error!(task.id = %task.id, steps, "the trail of a task is damaged behind its first steps; answering 500");
     Err(Problem::new(
         Code::Internal,
         format!(
@@ -76,7 +75,7 @@ async fn with_whole_trail(request: &TaskRequest) -> Result<Task, Problem> {
     ))
 }
 
-/// Which page of a list that only grows at its end was asked for.
+/// The requested page of a list that only grows at its end.
 struct TrailPage {
     kind: &'static str,
     scope: String,
@@ -128,8 +127,8 @@ fn run(run: Run<'_>) -> wire::Run {
     }
 }
 
-/// The steps. A completion is written without looking at the task, so it does not know its worker's
-/// name; the start of the run does.
+/// The steps. A completion is written without reading the task, so it lacks the name of its worker,
+/// which the start of the run has.
 fn events(task: &Task) -> impl Iterator<Item = wire::TaskEvent> {
     let mut from = None;
     let mut runner = Cow::Borrowed("");

@@ -50,7 +50,7 @@ struct ListParams {
     /// Wanted before.
     #[param(format = DateTime)]
     execute_before: Option<String>,
-    /// With this label; `KEY` stands for its name, and there may be several of these.
+    /// With this label; `KEY` is its name. May be repeated for several labels.
     #[param(rename = "metadata.KEY")]
     metadata: Option<String>,
     /// `created_at`, newest first (the default), or `execute_at`, soonest first.
@@ -67,7 +67,7 @@ struct ListParams {
     get, path = "/v1/tasks", tag = "tasks", operation_id = "list_tasks",
     params(("status" = Option<Vec<wire::Status>>, Query, description = "In one of these states"), ListParams),
     responses(
-        (status = 200, description = "A page of tasks. Where matches are rare, or tasks large, it may be short, or empty, and still have a `next_cursor`: only a page without one is the last", body = wire::TaskPage),
+        (status = 200, description = "A page of tasks. If matches are rare or tasks are large, it may be short or empty and still have a `next_cursor`: only a page without one is the last", body = wire::TaskPage),
         Invalid,
     ),
 )]
@@ -113,10 +113,11 @@ async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Quer
     Ok(answer::json(StatusCode::OK, &wire::Page { items: view::tasks(page.tasks), next_cursor }))
 }
 
-/// How long a page is filled: a rare match among many tasks is worth a moment, and no more.
+/// How long a page is filled, if matches are rare.
 const FILL_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// The store looks at a bounded number of tasks a call, so a page of rare matches takes several.
+/// Fills a page. The store reads a bounded number of tasks a call, so a page of rare matches takes
+/// several calls.
 async fn fill(api: &Api, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
     let began = Instant::now();
     let mut page = api.store.list(filter.clone(), after, limit).await?;
@@ -168,8 +169,7 @@ fn priority(text: &str) -> Result<u8, String> {
 }
 
 fn instant(text: &str) -> Result<Timestamp, String> {
-    // A plus sign that was not escaped has become a blank: the commonest slip with a time in a
-    // query.
+    // An unescaped plus sign becomes a blank: the commonest mistake with a time in a query.
     Timestamp::parse(text).map_err(|fault| {
         if text.contains(' ') { format!("{fault} (write + as %2B in a query)") } else { fault.to_string() }
     })

@@ -20,7 +20,7 @@ use crate::problem::{Code, Problem};
     ),
     responses(
         (status = 200, description = "It is due", body = wire::Task),
-        (status = 409, description = "`not_waiting`: it has begun or come to rest, or waits for others. A task that a pull worker waits for has begun up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`not_waiting`: it has begun or finished, or waits for other tasks. A task that a pull worker waits for begins up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch,
     ),
 )]
@@ -29,7 +29,7 @@ pub async fn run_task(request: TaskRequest, condition: If) -> Result<Response, P
 }
 
 fn decide(task: &Task, by: &By<'_>) -> Result<ChangeDecision, Problem> {
-    // What is due already keeps its place in the line, which "due now" would take from it.
+    // A task that is due already keeps its position, which "due now" would take from it.
     if task.state() == TaskState::Pending && task.due_at <= by.now {
         return Ok(ChangeDecision::Leave(StatusCode::OK));
     }

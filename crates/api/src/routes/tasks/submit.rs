@@ -16,9 +16,9 @@ use crate::state::Api;
 
 /// Submits a task.
 ///
-/// Answers when the task is durable. A second submission under the same idempotency key gives the
-/// first task again, as it is now; the same key with other content is refused. Keys are kept until
-/// their tasks are at rest, and for 30 days at the least unless the server is set otherwise.
+/// Answers when the task is durable. A second submission under the same idempotency key returns the
+/// first task as it is now; the same key with other content is refused. A key is kept until its task
+/// has finished, and for at least 30 days unless the server is set otherwise.
 #[utoipa::path(
     post, path = "/v1/tasks", tag = "tasks", operation_id = "submit_task",
     params(("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare")),
@@ -52,16 +52,16 @@ pub async fn submit_task(
     }
 }
 
-/// The refusal of a task that depends on one that is not there.
+/// The refusal of a task that depends on one that does not exist.
 pub fn unknown_dependency(id: TaskId, pointer: impl Into<String>) -> Problem {
     let detail = format!("depends_on names {id}, and there is no such task; nothing was stored");
-    Problem::new(Code::UnknownDependency, detail).at(pointer, format!("names {id}, which is not there"))
+    Problem::new(Code::UnknownDependency, detail).at(pointer, format!("names {id}, which does not exist"))
 }
 
-/// The refusal of a key that stands for something else.
+/// The refusal of a key that was used for something else.
 pub fn key_reused() -> Problem {
-    let detail = "a task was submitted under this idempotency key before, with other content or so long ago that it was \
-                  removed since; nothing was changed";
+    let detail = "another task was submitted under this idempotency key before, or the task was removed since; nothing was \
+                  changed";
     Problem::new(Code::IdempotencyKeyReused, detail)
 }
 
@@ -76,6 +76,6 @@ pub fn queue_full(queue: &FullQueue) -> Problem {
 
 /// A store that answers fewer tasks than it was given has broken its contract.
 pub fn unanswered() -> Problem {
-    tracing::error!("the store did not answer for every task it was given");
+    tracing::error!("the store did not answer for every task it was given; answering 500");
     Problem::new(Code::Internal, "it is not known what became of the task")
 }

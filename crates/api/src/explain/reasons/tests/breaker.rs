@@ -73,7 +73,7 @@ fn a_breaker_over_a_task_that_is_not_due() {
     facts.task.expires_at = Some(NOW.plus_millis(9_000));
     assert_eq!(codes(&facts), ["expires_first", "not_due_yet", "breaker_open"]);
     facts.breakers[0].half_open = true;
-    assert_eq!((codes(&facts).len(), explain(&facts).eta), (2, None), "nobody knows how long the probe takes");
+    assert_eq!((codes(&facts).len(), explain(&facts).eta), (2, None), "how long the probe takes is unknown");
 }
 
 #[test]

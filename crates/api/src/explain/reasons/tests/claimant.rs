@@ -16,7 +16,7 @@ fn no_worker_polls_for_it() {
                     before holds a task";
     assert_eq!(reason["message"], expected);
     facts.claimant = Some(ExpectedClaimant::Workers(PollingWorkers { or_more: true, ..PollingWorkers::default() }));
-    assert_eq!(message(&shown(&facts).0), format!("{expected}; not all workers were looked at"));
+    assert_eq!(message(&shown(&facts).0), format!("{expected}; not all workers were read"));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn workers_that_are_all_busy() {
     facts.claimant = busy(1, 1, true);
     assert!(
         message(&shown(&facts).0).contains(
-            "the only worker that was looked at and asks for queue mail or type send is busy with 1 or more tasks:"
+            "the only worker that was read and asks for queue mail or type send is busy with 1 or more tasks:"
         ),
         "{:?}",
         shown(&facts)
@@ -72,27 +72,27 @@ fn the_found_backlog() {
     assert_eq!((&reason["code"], eta), (&json!("found_backlog"), Some(2_500)));
     assert_eq!((&reason["per_second"], &reason["position"]), (&json!(10.0), &json!(26)));
     assert_eq!(reason["since"], "2026-05-22T17:59:59.500Z");
-    assert!(message(&reason).contains("of what was found then 10 a second are dispatched"), "{reason}");
+    assert!(message(&reason).contains("10 a second of the tasks found then are dispatched"), "{reason}");
     facts.ahead.or_more = true;
     assert_eq!(shown(&facts).1, None);
     let backlog = backlog.map(|pace| BacklogPace { per_second: 1, ..pace });
     facts.claimant = Some(ExpectedClaimant::Here(WebhookStatus { backlog, crowded: Vec::new() }));
     assert!(
-        message(&shown(&facts).0).contains("of what was found then 1 a second is dispatched"),
+        message(&shown(&facts).0).contains("1 a second of the tasks found then is dispatched"),
         "{:?}",
         shown(&facts)
     );
 }
 
 #[test]
-fn no_free_place_for_a_webhook() {
+fn no_free_slot_for_a_webhook() {
     let crowded = vec![SlotOwner::Target, SlotOwner::Tenant, SlotOwner::Band(Band::Normal)];
     let facts = Facts { claimant: Some(ExpectedClaimant::Here(WebhookStatus { backlog: None, crowded })), ..pushed() };
     let expected = json!({
         "code": "webhook_places",
         "message": format!(
-            "no webhook worker of this node is free for it: the places that target {TARGET} and tenant acme and tasks of \
-             normal priority may have are taken until a call ends; it is the next"
+            "no webhook worker of this node is free for it: all slots of target {TARGET} and tenant acme and tasks of \
+             normal priority are taken until a call ends; it is the next"
         ),
         "target": TARGET,
         "crowded": ["target", "tenant", "band"],
@@ -131,7 +131,7 @@ fn the_node_that_dispatches_it_is_named() {
     let expected = json!({
         "code": "due_waiting_for_worker",
         "message": "it is due and dispatched by node b (node_0000000000000002), which owns partition 7 of its queue and was \
-                    last seen at 2026-05-22T17:59:59.000Z: whether that has a place for it, only that node can tell; ask it \
+                    last seen at 2026-05-22T17:59:59.000Z; only that node knows whether it has a free slot; ask it \
                     at 10.0.0.2:7400 for the explanation of this task; it is the next",
         "by": "node_0000000000000002",
         "node": "b",

@@ -15,8 +15,8 @@ fn those_it_depends_on() {
         "code": "waiting_for_dependencies",
         "message": format!(
             "it depends on 9,999 tasks that it still waits for; the first is {}, RUNNING; it depends on {}, which is a dead \
-             letter, and its queue holds what depends on it (on_dead_letter: hold): re-drive it, and this task goes on once \
-             it completes; should it end otherwise, or its queue be set to continue, this task is then CANCELLED \
+             letter, and its queue holds the tasks that depend on it (on_dead_letter: hold): re-drive it, and this task goes \
+             on once it completes; if it ends otherwise, or its queue is set to continue, this task is then CANCELLED \
              (on_dependency_failure: cancel)",
             first.id, letter.id
         ),
@@ -43,23 +43,23 @@ fn dead_letters_that_hold_it_are_named_once() {
         facts.task.body.dependencies.on_failure = on_failure;
         (message(&shown(&facts).0).to_owned(), ids)
     };
-    let (said, ids) = blocked_by(&[State::DeadLettered], true, OnDependencyFailure::Fail);
+    let (text, ids) = blocked_by(&[State::DeadLettered], true, OnDependencyFailure::Fail);
     let expected = format!(
-        "it depends on {}, which is a dead letter, and its queue holds what depends on it (on_dead_letter: hold): re-drive \
-         it, and this task goes on once it completes; should it end otherwise, or its queue be set to continue, this task is \
-         then FAILED (on_dependency_failure: fail)",
+        "it depends on {}, which is a dead letter, and its queue holds the tasks that depend on it (on_dead_letter: hold): \
+         re-drive it, and this task goes on once it completes; if it ends otherwise, or its queue is set to continue, this \
+         task is then FAILED (on_dependency_failure: fail)",
         ids[0]
     );
-    assert_eq!(said, expected);
-    let (said, ids) = blocked_by(&[State::DeadLettered; 2], true, OnDependencyFailure::Run);
-    assert!(said.starts_with(&format!("it depends on {}, {}, which are dead letters, and", ids[0], ids[1])), "{said}");
-    assert!(said.ends_with("waits for it no longer and runs all the same (on_dependency_failure: run)"), "{said}");
+    assert_eq!(text, expected);
+    let (text, ids) = blocked_by(&[State::DeadLettered; 2], true, OnDependencyFailure::Run);
+    assert!(text.starts_with(&format!("it depends on {}, {}, which are dead letters, and", ids[0], ids[1])), "{text}");
+    assert!(text.ends_with("no longer waits for it and runs (on_dependency_failure: run)"), "{text}");
     // One that holds nothing is about to be resolved.
-    let (said, ids) = blocked_by(&[State::DeadLettered], false, OnDependencyFailure::Cancel);
-    let follows = "as is about to be noticed: this task is then CANCELLED (on_dependency_failure: cancel)";
-    assert_eq!(said, format!("it depends on {}, DEAD_LETTERED, {follows}", ids[0]));
-    let (said, ids) = blocked_by(&[State::Completed], false, OnDependencyFailure::Cancel);
-    assert_eq!(said, format!("it depends on {}, COMPLETED, as is about to be noticed", ids[0]));
+    let (text, ids) = blocked_by(&[State::DeadLettered], false, OnDependencyFailure::Cancel);
+    let follows = "which will be noticed in a moment: this task is then CANCELLED (on_dependency_failure: cancel)";
+    assert_eq!(text, format!("it depends on {}, DEAD_LETTERED, {follows}", ids[0]));
+    let (text, ids) = blocked_by(&[State::Completed], false, OnDependencyFailure::Cancel);
+    assert_eq!(text, format!("it depends on {}, COMPLETED, which will be noticed in a moment", ids[0]));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn its_turn() {
     assert!(message.contains("re-drive it") && message.ends_with("1,000 or more wait before it"), "{message}");
 
     facts.turn = Some(TurnStatus { holder: None, ahead: super::ahead(0), ..turn });
-    assert!(shown(&facts).0["message"].as_str().unwrap().contains("is about to be decided"));
+    assert!(shown(&facts).0["message"].as_str().unwrap().contains("will be decided in a moment"));
     facts.turn = Some(TurnStatus { is_own: true, ..turn });
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
 }
@@ -102,20 +102,20 @@ fn behind(first: Task) -> Facts {
 
 #[test]
 fn the_first_dependency_is_explained_too() {
-    let says = |first: Task, waits: &str| {
+    let expect = |first: Task, waits: &str| {
         let (id, state) = (first.id, first.state().as_str());
         let (reason, _) = shown(&behind(first));
         assert_eq!(message(&reason), format!("it depends on {id}, {state}, which {waits}"));
     };
     let at = "2026-05-22T18:00:01.500Z";
-    says(task(State::Pending, 1_500, Route::Pull), &format!("is due at {at}"));
+    expect(task(State::Pending, 1_500, Route::Pull), &format!("is due at {at}"));
     let mut retrying = task(State::Pending, 1_500, Route::Pull);
     retrying.position.attempts = 1;
     retrying.trail.push(&failed("boom"));
-    says(retrying, &format!("waits for its retry at {at} (attempt 1 failed (boom))"));
-    says(task(State::Pending, 0, Route::Pull), "is due and waits to be taken");
-    says(task(State::Blocked, 0, Route::Pull), "waits itself for tasks that it depends on");
-    says(task(State::Queued, 0, Route::Pull), "is about to start");
+    expect(retrying, &format!("waits for its retry at {at} (attempt 1 failed (boom))"));
+    expect(task(State::Pending, 0, Route::Pull), "is due and waits to be taken");
+    expect(task(State::Blocked, 0, Route::Pull), "waits itself for tasks that it depends on");
+    expect(task(State::Queued, 0, Route::Pull), "is about to start");
     let mut running = task(State::Running, 0, Route::Pull);
     running.hold = Some(Hold {
         worker: "w".into(),
@@ -125,13 +125,13 @@ fn the_first_dependency_is_explained_too() {
         deadline_at: NOW.plus_millis(90_000),
         lease_millis: 60_000,
     });
-    says(running.clone(), "runs since 2026-05-22T18:00:00.000Z on w");
+    expect(running.clone(), "runs since 2026-05-22T18:00:00.000Z on w");
     running.position.cancel_requested = true;
-    says(running, "runs since 2026-05-22T18:00:00.000Z on w and was asked to stop");
+    expect(running, "runs since 2026-05-22T18:00:00.000Z on w and was asked to stop");
     // It finished between two reads.
     let mut facts = behind(task(State::Running, 0, Route::Pull));
     facts.in_the_way[0].position.state = State::Completed;
-    let expected = "RUNNING, which has finished since, as is about to be noticed";
+    let expected = "RUNNING, which has finished since, which will be noticed in a moment";
     assert!(message(&shown(&facts).0).ends_with(expected), "{:?}", shown(&facts));
 }
 
@@ -147,13 +147,13 @@ fn it_expires_before_those_that_it_depends_on_can_end() {
     assert_eq!(codes(&facts), ["waiting_for_dependencies"]);
     facts.task.expires_at = Some(NOW.plus_millis(9_000));
     assert_eq!(codes(&facts), ["expires_first", "waiting_for_dependencies"]);
-    let says = &explain(&facts).reasons[0].message;
+    let text = &explain(&facts).reasons[0].message;
     let expected = format!(
         "it expires at 2026-05-22T18:00:09.000Z, and as things stand it cannot run before 2026-05-22T18:00:09.000Z, since \
          {last}, which it depends on, waits at least until then: it will be FAILED with the code expired, unless its \
          expires_at is changed"
     );
-    assert_eq!(*says, expected);
+    assert_eq!(*text, expected);
     // That one ends earlier, because it expires itself.
     facts.in_the_way[1].expires_at = Some(NOW.plus_millis(8_999));
     assert_eq!(codes(&facts), ["waiting_for_dependencies"]);
@@ -167,11 +167,11 @@ fn it_expires_before_the_one_with_the_turn_can_end() {
     let mut facts = Facts { turn: Some(turn), in_the_way: vec![holder.clone()], ..pulled() };
     facts.task.expires_at = Some(NOW.plus_millis(9_000));
     assert_eq!(codes(&facts), ["expires_first", "waiting_for_turn"]);
-    let says = &explain(&facts).reasons[0].message;
+    let text = &explain(&facts).reasons[0].message;
     let expected = format!(", since {}, which has its turn, waits at least until then: it will be FAILED", holder.id);
-    assert!(says.contains(&expected), "{says}");
+    assert!(text.contains(&expected), "{text}");
     facts.in_the_way[0].position.attempts = 0;
-    assert_eq!(codes(&facts), ["waiting_for_turn"], "who has not begun gives way");
+    assert_eq!(codes(&facts), ["waiting_for_turn"], "a task that has not begun gives way");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn the_holder_of_the_turn_is_explained_too() {
     let first = task(State::Pending, 1_500, Route::Pull);
     let turn = TurnStatus { is_own: false, holder: Some((first.id, State::Pending)), held_by: None, ahead: ahead(0) };
     let facts = Facts { turn: Some(turn), in_the_way: vec![first.clone()], ..pulled() };
-    let expected = format!("{} has it, PENDING, which is due at 2026-05-22T18:00:01.500Z; nobody waits", first.id);
+    let expected = format!("{} has it, PENDING, which is due at 2026-05-22T18:00:01.500Z; no task waits", first.id);
     assert!(message(&shown(&facts).0).contains(&expected), "{:?}", shown(&facts));
 }
 

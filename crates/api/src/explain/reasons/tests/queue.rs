@@ -64,7 +64,7 @@ fn the_concurrency_of_its_queue() {
     assert_eq!(codes(&facts), ["no_worker_polling", "queue_concurrency"], "what holds it stands first");
     facts.claimant = pulled().claimant;
     facts.ahead = TasksAhead { tasks: 0, or_more: true };
-    assert_eq!(codes(&facts), ["due_waiting_for_worker"], "nobody knows of any that goes before it");
+    assert_eq!(codes(&facts), ["due_waiting_for_worker"], "no task is known to go before it");
     facts.ahead = ahead(0);
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
     (facts.held, facts.ahead) = (7, ahead(0));

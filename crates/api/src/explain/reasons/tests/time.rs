@@ -32,7 +32,7 @@ fn a_time_that_was_put_off_says_by_whom() {
     facts.task.trail.push(&Entry { step: Step::Scheduled { instant: NOW }, version: 1, ..failed("") });
     assert_eq!(
         message(&shown(&facts).0),
-        "it is due at 2026-05-22T18:00:01.500Z; it stands for 2026-05-22T18:00:00.000Z, and its schedule spreads its tasks \
+        "it is due at 2026-05-22T18:00:01.500Z; its instant is 2026-05-22T18:00:00.000Z, and its schedule spreads its tasks \
          (jitter_seconds)"
     );
     facts.task.execute_at = NOW;
@@ -76,7 +76,7 @@ fn expiry_before_the_run_is_the_first_reason() {
     facts.task.started_at = Some(NOW);
     let again = &explain(&facts).reasons[0].message;
     assert!(again.contains("it cannot run again before"), "{again}");
-    // Also where of something else nobody knows how long it lasts.
+    // Also if the end of another reason is unknown.
     facts.queue.pause = Some(Pause { since: NOW, by: "client".into(), reason: None, until: None });
     assert_eq!(codes(&facts), ["expires_first", "not_due_yet", "queue_paused"]);
     facts.task.expires_at = Some(NOW.plus_millis(5_001));

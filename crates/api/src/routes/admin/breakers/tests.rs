@@ -137,10 +137,10 @@ async fn a_breaker_is_reset_by_its_tenant_and_target() {
         let answer = reset(body.clone()).await;
         assert_eq!((answer.status, answer.json()["code"].as_str()), (status, Some(code)), "{body}: {}", answer.text);
     }
-    let told = reset(json!({"tenant": "acme", "target": "example.com"})).await;
+    let refused = reset(json!({"tenant": "acme", "target": "example.com"})).await;
     let advice = "target: must be an absolute URL; write it like a callback URL, or leave it out for the breaker over all of \
                   the tenant";
-    assert_eq!(told.json()["detail"], json!(advice));
+    assert_eq!(refused.json()["detail"], json!(advice));
     for spelling in [TARGET, "HTTPS://Example.COM", "https://example.com/hooks/a?b=1#c", "https://EXAMPLE.com:443/"] {
         assert_eq!(
             reset(json!({"tenant": "acme", "target": spelling})).await.status,

@@ -1,8 +1,8 @@
-//! What became of each task of a batch.
+//! The answer to a batch: an item for each task.
 //!
-//! A member that depends on another which was refused was not stored either. It is refused as that
-//! one was where the two may be tried again, and otherwise for good. Linear, however long the
-//! chains are.
+//! A member that depends on a refused member was not stored either. If the refusal is temporary,
+//! the dependent gets the same one; otherwise it is refused for good. Linear in the number of tasks,
+//! however long the chains of dependencies are.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ use crate::problem::Problem;
 use crate::routes::tasks::submit::{key_reused, queue_full, unanswered, unknown_dependency};
 use crate::view;
 
-/// An item for each task of the batch: of what was checked before it was stored, and of what the
-/// store said of the rest.
+/// An item for each task of the batch: the refusals of the check, and the store's answers for the
+/// rest.
 pub(super) fn answer(
     checked: Vec<Option<Problem>>,
     inserted: Vec<Inserted>,
@@ -30,7 +30,7 @@ pub(super) fn answer(
     let mut of_children = refusals_of_children(&checked, &inserted, ids);
     let mut inserted = inserted.into_iter();
     let items = checked.into_iter().enumerate().map(|(place, refusal)| {
-        let told = match refusal {
+        let item = match refusal {
             Some(problem) => refused(&problem),
             None => match inserted.next().ok_or_else(unanswered)? {
                 Inserted::Created(task) => accepted(StatusCode::CREATED, task, ids_only),
@@ -44,7 +44,7 @@ pub(super) fn answer(
                 Inserted::QueueFull(queue) => refused(&queue_full(&queue)),
             },
         };
-        Ok(told)
+        Ok(item)
     });
     let items = items.collect::<Result<_, Problem>>()?;
     Ok(json(StatusCode::OK, &wire::BatchAnswer { items }))
@@ -61,7 +61,7 @@ fn refused(problem: &Problem) -> wire::BatchItem {
     wire::BatchItem { status, task: None, task_id: None, error, retry_after_seconds }
 }
 
-/// By their places, the refusals of those that depend on a member which was not stored.
+/// The refusals of the members that depend on a member which was not stored, by their places.
 fn refusals_of_children(checked: &[Option<Problem>], inserted: &[Inserted], ids: &[TaskId]) -> HashMap<usize, Problem> {
     if !inserted.iter().any(|inserted| matches!(inserted, Inserted::UnknownDependency(_))) {
         return HashMap::new();
@@ -83,13 +83,13 @@ fn refusals_of_children(checked: &[Option<Problem>], inserted: &[Inserted], ids:
     refusals(parents, deferred)
 }
 
-/// The refusals of those that have parents, given which members were refused for now.
+/// The refusals of the members that have parents. `deferred` are the temporary refusals.
 fn refusals(mut parents: HashMap<usize, usize>, mut deferred: HashMap<usize, Problem>) -> HashMap<usize, Problem> {
     let mut refusals = HashMap::with_capacity(parents.len());
     let children: Vec<usize> = parents.keys().copied().collect();
     for child in children {
-        // Up to one of which it is known, each taken out on the way, so that none is met twice; and
-        // down again.
+        // Up to a member whose refusal is known, removing each on the way so that none is met twice;
+        // then down again.
         let mut path = Vec::new();
         let mut at = child;
         while let Some(parent) = parents.remove(&at) {
@@ -111,11 +111,10 @@ fn refusals(mut parents: HashMap<usize, usize>, mut deferred: HashMap<usize, Pro
     refusals
 }
 
-/// The refusal of a task that depends on another of its batch, for which there is no room now: both
-/// can be tried again.
+/// The refusal of a task that depends on a member with a temporary refusal: both can be tried again.
 fn depends_on_deferred(parent: usize, refusal: &Problem) -> Problem {
     let detail = format!(
-        "it depends on task {parent} of the batch, which was refused for now; nothing was stored of it, try both again later"
+        "it depends on task {parent} of the batch, which was refused for now; nothing was stored, try both again later"
     );
     Problem::new(refusal.code(), detail).retry_after(refusal.retry_after_seconds().unwrap_or(1))
 }
@@ -134,17 +133,17 @@ mod tests {
     fn a_child_is_refused_as_the_parent_of_its_parent_is() {
         // 0 → 1 → 2, which found no room; 3 → 4, which is refused for good.
         let parents = HashMap::from([(0, 1), (1, 2), (3, 4)]);
-        let told = refusals(parents, HashMap::from([(2, full())]));
-        let told = |place: usize| refused(&told[&place]);
+        let refusals = refusals(parents, HashMap::from([(2, full())]));
+        let item = |place: usize| refused(&refusals[&place]);
         for (place, parent) in [(0, 1), (1, 2)] {
-            let item = told(place);
+            let item = item(place);
             assert_eq!((item.status, item.retry_after_seconds), (429, Some(1)));
             let error = item.error.unwrap();
             assert_eq!(error.code, "queue_full");
             assert!(error.detail.contains(&format!("depends on task {parent} of the batch")), "{}", error.detail);
         }
-        assert_eq!((told(3).status, told(3).retry_after_seconds), (422, None));
-        assert_eq!(told(3).error.unwrap().code, "unknown_dependency");
+        assert_eq!((item(3).status, item(3).retry_after_seconds), (422, None));
+        assert_eq!(item(3).error.unwrap().code, "unknown_dependency");
     }
 
     #[test]
@@ -152,10 +151,10 @@ mod tests {
         const LENGTH: usize = 10_000;
         let parents = (0..LENGTH).map(|place| (place, place + 1)).collect();
         let begun = std::time::Instant::now();
-        let told = refusals(parents, HashMap::from([(LENGTH, full())]));
+        let refusals = refusals(parents, HashMap::from([(LENGTH, full())]));
         assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
-        assert_eq!(told.len(), LENGTH);
-        assert!(told.values().all(|problem| problem.status() == 429));
+        assert_eq!(refusals.len(), LENGTH);
+        assert!(refusals.values().all(|problem| problem.status() == 429));
     }
 
     #[test]
@@ -163,9 +162,9 @@ mod tests {
         let (own, foreign) = ([TaskId::new(), TaskId::new(), TaskId::new()], TaskId::new());
         let checked = [None, Some(key_reused()), None];
         let inserted = [Inserted::UnknownDependency(foreign), Inserted::UnknownDependency(own[1])];
-        let told = refusals_of_children(&checked, &inserted, &own);
-        assert_eq!(told.keys().collect::<Vec<_>>(), [&2], "the first is told with the id it names");
-        assert_eq!(told[&2].status(), 422);
-        assert!(told[&2].detail().contains("task 1 of the batch"), "{}", told[&2].detail());
+        let refusals = refusals_of_children(&checked, &inserted, &own);
+        assert_eq!(refusals.keys().collect::<Vec<_>>(), [&2], "the first is refused by the id it names");
+        assert_eq!(refusals[&2].status(), 422);
+        assert!(refusals[&2].detail().contains("task 1 of the batch"), "{}", refusals[&2].detail());
     }
 }

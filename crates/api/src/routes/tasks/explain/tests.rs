@@ -1,4 +1,4 @@
-//! What is told of tasks over HTTP where the clock has to be moved, or breakers to be open.
+//! Explanations over HTTP that need a moved clock or an open breaker.
 
 use axum::http::StatusCode;
 use punctual_core::breakers::{BreakerKey, Breakers, OpenBreaker, Runs};
@@ -25,7 +25,7 @@ fn codes(answer: &Value) -> Vec<&str> {
     answer["reasons"].as_array().unwrap().iter().map(|reason| reason["code"].as_str().unwrap()).collect()
 }
 
-/// A worker with one place takes a task and does not ask again; another task waits behind it.
+/// A worker takes a task and does not poll again; another task waits behind it.
 struct Busy {
     world: World,
     lease: Value,
@@ -44,7 +44,7 @@ impl Busy {
         Self { world, lease: answer["leases"][0].clone(), waiting }
     }
 
-    async fn tell(&self, verb: &str) {
+    async fn report(&self, verb: &str) {
         let id = self.lease["task"]["task_id"].as_str().unwrap();
         let body = json!({"token": self.lease["token"]});
         let answer = self.world.send("POST", &format!("/v1/tasks/{id}/{verb}"), Some(body)).await;
@@ -65,8 +65,8 @@ impl Busy {
         let answer = explained(&self.world, &self.waiting).await;
         assert_eq!(codes(&answer), ["workers_busy"], "{answer:#}");
         let reason = &answer["reasons"][0];
-        let told = (&reason["workers"], &reason["busy"], &reason["position"], &answer["eta"]);
-        assert_eq!(told, (&json!(1), &json!(1), &json!(1), &json!(null)));
+        let shown = (&reason["workers"], &reason["busy"], &reason["position"], &answer["eta"]);
+        assert_eq!(shown, (&json!(1), &json!(1), &json!(1), &json!(null)));
         let message = reason["message"].as_str().unwrap();
         assert!(message.contains("the only worker that asks for queue q or type t is busy with 1 task"), "{message}");
     }
@@ -77,11 +77,11 @@ async fn a_worker_with_heartbeats_is_busy_and_not_lost() {
     let busy = Busy::start(60).await;
     for beat in 1..=4 {
         busy.world.clock.advance_millis(50_000);
-        busy.tell("heartbeat").await;
+        busy.report("heartbeat").await;
         assert_eq!(busy.worker().await, ("active".to_owned(), 1, 50 * beat));
         busy.expect_busy().await;
     }
-    busy.tell("complete").await;
+    busy.report("complete").await;
     assert_eq!(busy.worker().await, ("active".to_owned(), 0, 200), "it was seen when it settled");
     PresenceFlusher::new(busy.world.api.clone()).run_once().await.unwrap();
     assert_eq!(busy.worker().await, ("active".to_owned(), 0, 200), "and is still known to ask for the queue");
