@@ -1,7 +1,7 @@
 //! The presence of pull workers: those seen since the last flush, and what they polled for.
 //!
-//! Every lease call is a sighting, and so is every settlement or heartbeat whose worker is known
-//! without a read. Sightings stay in memory; [`PresenceFlusher`] writes them to the registry every
+//! Every lease call is recorded, and so is every settlement or heartbeat whose worker is known
+//! without a read. Presences stay in memory; [`PresenceFlusher`] writes them to the registry every
 //! few seconds in one batch, so that asking for work costs no write. A busy worker that makes no
 //! call is known by the leases it holds.
 
@@ -23,7 +23,7 @@ use crate::state::Api;
 const WORKERS_MAX: usize = 50_000;
 /// The maximum number of leases, of all tenants, to read in search of busy workers.
 pub(crate) const LEASES_MAX: usize = 10_000;
-/// How often sightings are written.
+/// How often presences are written.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The workers seen since the last flush.
@@ -65,7 +65,7 @@ impl UnflushedPresence {
             return;
         }
         let (queues, kinds) = asked_for(wants);
-        let sighting = WorkerPresence {
+        let presence = WorkerPresence {
             tenant: tenant.to_owned(),
             name: worker.to_owned(),
             queues,
@@ -74,7 +74,7 @@ impl UnflushedPresence {
             last_seen_at: now,
         };
         unflushed.count += 1;
-        unflushed.by_tenant.entry(tenant.to_owned()).or_default().insert(worker.to_owned(), sighting);
+        unflushed.by_tenant.entry(tenant.to_owned()).or_default().insert(worker.to_owned(), presence);
     }
 
     /// The workers of `tenant` by name, strictly after `after`, at most `limit`.
@@ -82,7 +82,7 @@ impl UnflushedPresence {
         let unflushed = self.0.lock();
         let Some(workers) = unflushed.by_tenant.get(tenant) else { return Vec::new() };
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        workers.range::<str, _>((after, Bound::Unbounded)).take(limit).map(|(_, sighting)| sighting.clone()).collect()
+        workers.range::<str, _>((after, Bound::Unbounded)).take(limit).map(|(_, presence)| presence.clone()).collect()
     }
 
     fn take(&self) -> Vec<WorkerPresence> {
@@ -90,15 +90,15 @@ impl UnflushedPresence {
         unflushed.by_tenant.into_values().flat_map(BTreeMap::into_values).collect()
     }
 
-    /// Puts back sightings that could not be written, under those made since.
-    fn put_back(&self, sightings: Vec<WorkerPresence>) {
+    /// Puts back presences that could not be written, under those made since.
+    fn put_back(&self, presences: Vec<WorkerPresence>) {
         let mut unflushed = self.0.lock();
-        for sighting in sightings {
-            let workers = unflushed.by_tenant.entry(sighting.tenant.clone()).or_default();
-            if let Some(newer) = workers.get_mut(&sighting.name) {
-                *newer = newer.clone().following(&sighting);
+        for presence in presences {
+            let workers = unflushed.by_tenant.entry(presence.tenant.clone()).or_default();
+            if let Some(newer) = workers.get_mut(&presence.name) {
+                *newer = newer.clone().following(&presence);
             } else {
-                workers.insert(sighting.name.clone(), sighting);
+                workers.insert(presence.name.clone(), presence);
                 unflushed.count += 1;
             }
         }
@@ -113,13 +113,13 @@ fn asked_for(wants: Option<&PollFilter>) -> (Vec<String>, Vec<String>) {
     }
 }
 
-/// The loop that writes sightings to the registry.
+/// The loop that writes presences to the registry.
 pub struct PresenceFlusher {
     api: Api,
 }
 
 impl PresenceFlusher {
-    /// Writes the sightings of `api`.
+    /// Writes the presences of `api`.
     pub fn new(api: Api) -> Self {
         Self { api }
     }
@@ -146,17 +146,17 @@ impl PresenceFlusher {
         }
     }
 
-    /// Writes the sightings since the last pass. Returns how many workers they are of.
+    /// Writes the presences since the last pass. Returns how many workers they are of.
     pub async fn run_once(&self) -> Result<usize, StoreError> {
-        let sightings = self.api.presence.take();
-        if sightings.is_empty() {
+        let presences = self.api.presence.take();
+        if presences.is_empty() {
             return Ok(0);
         }
-        let count = sightings.len();
-        match self.api.database.record_workers(sightings.clone()).await {
+        let count = presences.len();
+        match self.api.database.record_workers(presences.clone()).await {
             Ok(()) => Ok(count),
             Err(error) => {
-                self.api.presence.put_back(sightings);
+                self.api.presence.put_back(presences);
                 Err(error)
             }
         }

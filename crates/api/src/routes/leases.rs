@@ -58,9 +58,9 @@ async fn lease(
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let poll = poll_request::poll_request(tenant, request, api.config.leases)?;
-    let sighting = (poll.tenant.clone(), poll.worker.clone(), poll.filter.clone());
-    let note = || api.presence.record(&sighting.0, &sighting.1, &sighting.2, api.clock.now());
-    note();
+    let (tenant, worker, filter) = (poll.tenant.clone(), poll.worker.clone(), poll.filter.clone());
+    let record_presence = || api.presence.record(&tenant, &worker, &filter, api.clock.now());
+    record_presence();
     let waiting = match &permit {
         Some(Extension(permit)) if !poll.wait.is_zero() => Some(api.admission.wait(permit, poll.wait)?),
         _ => None,
@@ -70,14 +70,14 @@ async fn lease(
     drop(waiting);
     if waited {
         // A minute in a long poll is not a minute of silence.
-        note();
+        record_presence();
     }
     let now = api.clock.now();
     api.operations.metrics.leases.inc_by(tasks.len() as u64);
     let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
-    let metrics = api.clone();
+    let counter = api.clone();
     let write = move || {
-        let leases = yielding(tasks).filter_map(|task| leased(&metrics, task, now)).collect();
+        let leases = yielding(tasks).filter_map(|task| leased(&counter, task, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
     api.cpu_pool.run(size, write).await

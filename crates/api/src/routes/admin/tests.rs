@@ -1,8 +1,8 @@
 use axum::http::StatusCode;
 use punctual_core::coordinator::{Coordinator, LEADER};
 use punctual_core::ids::NodeId;
-use punctual_core::store::Store;
 use punctual_core::registry::{NodePresence, Registry};
+use punctual_core::store::Store;
 use serde_json::{Value, json};
 
 use crate::testing::{START, World};
