@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
-use punctual_core::state::State;
-use punctual_core::task::Hold;
 use punctual_core::time::Timestamp;
 
 /// What NULL in `retry_policy` means. It never changes: rows with NULL keep this policy when the
@@ -25,11 +23,6 @@ const USUAL_POLICY: RetryPolicy = RetryPolicy {
 /// A column that does not hold what was written to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub &'static str);
-
-/// Fails unless a held state has a hold and every other state has none.
-pub(crate) fn is_held_as(state: State, hold: Option<&Hold>) -> Result<(), Unreadable> {
-    if state.is_held() == hold.is_some() { Ok(()) } else { Err(Unreadable("lease_expires_at")) }
-}
 
 /// The document of a column.
 pub(crate) fn json(text: &str, name: &'static str) -> Result<Json, Unreadable> {

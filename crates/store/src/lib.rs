@@ -4,11 +4,15 @@
 //! [`migrations`] brings their databases to the schema that this binary knows. Only the
 //! `punctual` binary names this crate.
 
+mod apply_kind;
+mod beats;
+mod blocked_child;
 mod claims;
 mod columns;
 mod dependencies;
 mod effects;
 mod forecast_tally;
+mod found_tasks;
 mod lane_cache;
 mod limit_watch;
 mod limits;
@@ -27,4 +31,5 @@ pub mod sqlite;
 mod state_codes;
 mod submissions;
 mod tally;
+mod task_row;
 mod write_queue;

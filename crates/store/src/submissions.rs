@@ -3,10 +3,13 @@
 //! The inserts of both stores make these verdicts and answer by them. Only a task whose verdict is
 //! [`SubmissionVerdict::New`] is written.
 
+use std::collections::HashMap;
+
 use punctual_core::ids::TaskId;
 use punctual_core::store::FullQueue;
+use punctual_core::task::NewTask;
 
-use crate::dependencies::MemberStatus;
+use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
 
 /// The verdict about one submitted task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub(crate) enum SubmissionVerdict {
 
 impl SubmissionVerdict {
     /// What tasks of the same batch that depend on this one need to know.
-    pub(crate) fn member_status(&self) -> MemberStatus {
+    fn member_status(&self) -> MemberStatus {
         match self {
             Self::New => MemberStatus::New,
             Self::Replay(first) => MemberStatus::As(*first),
@@ -33,4 +36,58 @@ impl SubmissionVerdict {
             Self::QueueFull(_) => MemberStatus::PutOff,
         }
     }
+}
+
+/// The verdicts of a batch, and what its new tasks wait for.
+pub(crate) struct BatchPlan {
+    pub verdicts: Vec<SubmissionVerdict>,
+    /// The prerequisites of the new tasks; the other members have none.
+    pub waits: Vec<Prerequisites>,
+    /// The indices of tasks that were new and are refused: they free their keys.
+    pub refused: Vec<usize>,
+}
+
+impl BatchPlan {
+    /// Plans tasks of one batch by their verdicts so far and the parents outside it. A refused
+    /// member takes along its replays in the batch.
+    pub(crate) fn new(
+        tasks: &[NewTask],
+        batch: &DependencyBatch<'_>,
+        known: &HashMap<TaskId, KnownParent>,
+        verdicts: Vec<SubmissionVerdict>,
+    ) -> Self {
+        let mut plan = Self { verdicts, waits: Vec::with_capacity(tasks.len()), refused: Vec::new() };
+        let mut missing_of: HashMap<TaskId, TaskId> = HashMap::new();
+        for (place, member) in batch.plan(known).into_iter().enumerate() {
+            let waits = match member {
+                MemberPlan::Create(waits) => waits,
+                MemberPlan::Stays => Prerequisites::default(),
+                MemberPlan::Unknown(missing) => {
+                    missing_of.insert(tasks[place].id, missing);
+                    let before = &mut plan.verdicts[place];
+                    if std::mem::replace(before, SubmissionVerdict::UnknownDependency(missing))
+                        == SubmissionVerdict::New
+                    {
+                        plan.refused.push(place);
+                    }
+                    Prerequisites::default()
+                }
+            };
+            plan.waits.push(waits);
+        }
+        for verdict in &mut plan.verdicts {
+            if let SubmissionVerdict::Replay(first) = verdict
+                && let Some(missing) = missing_of.get(first)
+            {
+                *verdict = SubmissionVerdict::UnknownDependency(*missing);
+            }
+        }
+        debug_assert_eq!(plan.waits.len(), tasks.len(), "every member has a plan");
+        plan
+    }
+}
+
+/// The statuses of the members of a batch with these verdicts.
+pub(crate) fn member_statuses(verdicts: &[SubmissionVerdict]) -> Vec<MemberStatus> {
+    verdicts.iter().map(SubmissionVerdict::member_status).collect()
 }

@@ -2,11 +2,10 @@
 //!
 //! [`crate::sqlite::SqliteStore::open`] goes up by itself; `punctual migrate` calls all three.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Params, TransactionBehavior};
+
+use crate::portable::ready;
 
 use super::runner::{self, AppliedMigration, Schema};
 use super::{Migration, MigrationError, SchemaStatus, migrations};
@@ -29,26 +28,18 @@ pub const STEPS: &[Migration] = migrations! {
 
 /// Applies every migration that is missing; returns their numbers.
 pub fn up(connection: &mut Connection, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
-    at_once(runner::up(connection, STEPS, now))
+    ready(runner::up(connection, STEPS, now))
 }
 
 /// Takes back every migration above `to` (zero takes back all), the last first; returns their
 /// numbers.
 pub fn down(connection: &mut Connection, to: u32) -> Result<Vec<u32>, MigrationError> {
-    at_once(runner::down(connection, STEPS, to))
+    ready(runner::down(connection, STEPS, to))
 }
 
 /// Every migration that this binary knows, and when it was applied.
 pub fn status(connection: &Connection) -> Result<SchemaStatus, MigrationError> {
     runner::standing(records(connection)?, STEPS)
-}
-
-/// The output of a future that never waits: SQLite answers in the call.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("invariant: SQLite answers in the call"),
-    }
 }
 
 impl Schema for Connection {
@@ -127,14 +118,11 @@ mod tests {
     #[test]
     fn a_step_goes_down_to_the_version_asked_for() {
         let mut connection = Connection::open_in_memory().unwrap();
-        assert_eq!(at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [1, 2]);
-        assert!(matches!(
-            at_once(runner::down(&mut connection, &[ONE, TWO], 3)),
-            Err(MigrationError::NoSuchVersion(3))
-        ));
-        assert_eq!(at_once(runner::down(&mut connection, &[ONE, TWO], 1)).unwrap(), [2]);
+        assert_eq!(ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [1, 2]);
+        assert!(matches!(ready(runner::down(&mut connection, &[ONE, TWO], 3)), Err(MigrationError::NoSuchVersion(3))));
+        assert_eq!(ready(runner::down(&mut connection, &[ONE, TWO], 1)).unwrap(), [2]);
         assert_eq!(tables(&connection), ["a"]);
-        assert_eq!(at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [2]);
+        assert_eq!(ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [2]);
         assert_eq!(tables(&connection), ["a", "b"]);
     }
 
@@ -142,22 +130,22 @@ mod tests {
     fn a_step_that_fails_leaves_nothing_behind() {
         let broken = Migration { version: 2, name: "broken", up: "CREATE TABLE b (x); CREATE TABLE a (x)", down: "" };
         let mut connection = Connection::open_in_memory().unwrap();
-        let failed = at_once(runner::up(&mut connection, &[ONE, broken], NOW)).unwrap_err().to_string();
+        let failed = ready(runner::up(&mut connection, &[ONE, broken], NOW)).unwrap_err().to_string();
         assert!(
             failed.starts_with("migration failed: ") && failed.ends_with(" (applied before that: 0001)"),
             "{failed}"
         );
-        assert!(matches!(at_once(runner::up(&mut connection, &[ONE, broken], NOW)), Err(MigrationError::Sqlite(_))));
+        assert!(matches!(ready(runner::up(&mut connection, &[ONE, broken], NOW)), Err(MigrationError::Sqlite(_))));
         assert_eq!(tables(&connection), ["a"]);
-        assert_eq!(at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [2]);
+        assert_eq!(ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [2]);
     }
 
     #[test]
     fn what_was_taken_back_before_a_step_failed_is_told() {
         let broken = Migration { down: "DROP TABLE nowhere", ..ONE };
         let mut connection = Connection::open_in_memory().unwrap();
-        at_once(runner::up(&mut connection, &[broken, TWO], NOW)).unwrap();
-        let failed = at_once(runner::down(&mut connection, &[broken, TWO], 0)).unwrap_err().to_string();
+        ready(runner::up(&mut connection, &[broken, TWO], NOW)).unwrap();
+        let failed = ready(runner::down(&mut connection, &[broken, TWO], 0)).unwrap_err().to_string();
         assert!(failed.contains("nowhere") && failed.ends_with(" (taken back before that: 0002)"), "{failed}");
         assert_eq!(tables(&connection), ["a"]);
     }
@@ -165,8 +153,8 @@ mod tests {
     #[test]
     fn a_newer_database_is_refused_and_shown() {
         let mut connection = Connection::open_in_memory().unwrap();
-        at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
-        let refused = at_once(runner::up(&mut connection, &[ONE], NOW)).unwrap_err();
+        ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
+        let refused = ready(runner::up(&mut connection, &[ONE], NOW)).unwrap_err();
         assert!(matches!(refused, MigrationError::Newer { found: 2, known: 1 }));
         assert!(refused.to_string().contains("use a newer binary"));
         let shown = runner::standing(records(&connection).unwrap(), &[ONE]).unwrap();
@@ -177,18 +165,18 @@ mod tests {
     #[test]
     fn a_step_that_is_not_recorded_is_told_by_its_name() {
         let mut connection = Connection::open_in_memory().unwrap();
-        at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
+        ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
         connection.execute_batch("DELETE FROM schema_migrations WHERE version = 1").unwrap();
-        let refused = at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap_err();
+        let refused = ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap_err();
         assert!(matches!(refused, MigrationError::Missing { version: 1, name: "one", found: 2 }), "{refused}");
     }
 
     #[test]
     fn a_changed_step_is_refused() {
         let mut connection = Connection::open_in_memory().unwrap();
-        at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
+        ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
         let changed = Migration { up: "CREATE TABLE a (x, y)", ..ONE };
-        let refused = at_once(runner::up(&mut connection, &[changed, TWO], NOW)).unwrap_err();
+        let refused = ready(runner::up(&mut connection, &[changed, TWO], NOW)).unwrap_err();
         assert!(matches!(refused, MigrationError::Changed { version: 1, name: "one" }));
         assert!(refused.to_string().ends_with("use the release that applied it, or one that came after that"));
     }

@@ -18,6 +18,7 @@ use super::fault::Fault;
 use super::leases;
 use super::statements::Sql;
 use super::writer::Writer;
+use crate::apply_kind::ApplyKind;
 use crate::effects::{Effects, LaneInstant};
 
 /// Applies changes; answers in order.
@@ -73,31 +74,6 @@ async fn write(
         writer.commit().await?;
     }
     answer(writer, changes, done, steps.len() > 1, &stood).await
-}
-
-/// What becomes of the row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ApplyKind {
-    Finish,
-    Change,
-    Edit,
-    Redrive,
-}
-
-impl ApplyKind {
-    /// None: no row can fit the change. Only dead letters are re-driven, and a final task does not
-    /// finish again.
-    fn of(change: &Change) -> Option<Self> {
-        match (change.from.is_final(), change.to.is_final()) {
-            (true, true) => None,
-            (true, false) => {
-                // A dead letter has no hold that could have been judged.
-                (change.from == State::DeadLettered && change.expected_hold.is_none()).then_some(ApplyKind::Redrive)
-            }
-            (false, true) => Some(ApplyKind::Finish),
-            (false, false) => Some(if change.edit.is_some() { ApplyKind::Edit } else { ApplyKind::Change }),
-        }
-    }
 }
 
 /// The changes of one statement: their places in the batch, by task.

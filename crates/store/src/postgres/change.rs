@@ -11,12 +11,13 @@ use punctual_core::state::{Change, State};
 use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::connection::Session;
 use super::fault::Fault;
 use super::outbox::NotedRow;
-use super::row::{count_column, state_column};
+use super::row::{class_numbers, count_column, sparse, state_column};
 use super::statements::Sql;
 use super::writer::Writer;
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
@@ -77,8 +78,7 @@ pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Resul
         (a.from, a.to, a.at, &a.tenant, growth(a)) == (b.from, b.to, b.at, &b.tenant, growth(b))
     };
     let classes: Vec<&[RowChange<'_>]> = wanted.chunk_by(|a, b| alike(a.change, b.change)).collect();
-    let numbered = classes.iter().zip(1_i32..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len()));
-    let class: Vec<i32> = numbered.collect();
+    let class = class_numbers(&classes);
     let of = Conditions::of(wanted);
     let result: Vec<Option<&str>> = sparse(each(wanted, |change| json_column(change.result.as_ref())));
     let first: Vec<RowChange<'_>> = classes.iter().map(|class| class[0]).collect();
@@ -143,101 +143,27 @@ pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Resul
     let deadline: Vec<Option<i64>> = each(wanted, |change| held(change, |hold| hold.deadline_at.as_millis()));
     let lease: Vec<Option<i64>> = each(wanted, |change| held(change, |hold| number_column(hold.lease_millis)));
     let started_at: Vec<Option<i64>> = each(wanted, |change| runs(change).then_some(change.at.as_millis()));
-    let rows = session
-        .query(
-            Sql::TaskChange,
-            &[
-                &of.id,
-                &of.expected_version,
-                &of.from,
-                &of.tenant,
-                &of.judged_until,
-                &of.judged_node,
-                &of.state,
-                &of.version,
-                &of.attempts,
-                &of.crashes,
-                &of.trail,
-                &asks,
-                &due_at,
-                &worker,
-                &holder,
-                &node,
-                &since,
-                &until,
-                &deadline,
-                &lease,
-                &started_at,
-            ],
-        )
-        .await?;
+    let judged: [&(dyn ToSql + Sync); 2] = [&of.judged_until, &of.judged_node];
+    let change: [&(dyn ToSql + Sync); 10] =
+        [&asks, &due_at, &worker, &holder, &node, &since, &until, &deadline, &lease, &started_at];
+    let parameters = [&of.row()[..], &judged, &of.position(), &change].concat();
+    let rows = session.query(Sql::TaskChange, &parameters).await?;
     Ok(rows.iter().map(changed).collect())
 }
 
 /// Edits waiting tasks.
 pub(crate) async fn edit(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
-    let rows = session
-        .query(
-            Sql::TaskEdit,
-            &[
-                &of.id,
-                &of.expected_version,
-                &of.from,
-                &of.tenant,
-                &of.judged_until,
-                &of.judged_node,
-                &of.state,
-                &of.version,
-                &of.attempts,
-                &of.crashes,
-                &of.trail,
-                &edits.due_at,
-                &edits.lane,
-                &edits.execute_at,
-                &edits.sets_expiry,
-                &edits.expires_at,
-                &edits.payload,
-                &edits.sets_policy,
-                &edits.retry_policy,
-                &edits.sets_metadata,
-                &edits.metadata,
-            ],
-        )
-        .await?;
-    Ok(rows.iter().map(changed).collect())
+    let judged: [&(dyn ToSql + Sync); 2] = [&of.judged_until, &of.judged_node];
+    let parameters = [&of.row()[..], &judged, &of.position(), &edits.columns()].concat();
+    Ok(session.query(Sql::TaskEdit, &parameters).await?.iter().map(changed).collect())
 }
 
-/// Re-drives dead letters.
+/// Re-drives dead letters, which have no hold that could have been judged.
 pub(crate) async fn redrive(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
-    let rows = session
-        .query(
-            Sql::TaskRedrive,
-            &[
-                &of.id,
-                &of.expected_version,
-                &of.from,
-                &of.tenant,
-                &of.state,
-                &of.version,
-                &of.attempts,
-                &of.crashes,
-                &of.trail,
-                &edits.due_at,
-                &edits.lane,
-                &edits.execute_at,
-                &edits.sets_expiry,
-                &edits.expires_at,
-                &edits.payload,
-                &edits.sets_policy,
-                &edits.retry_policy,
-                &edits.sets_metadata,
-                &edits.metadata,
-            ],
-        )
-        .await?;
-    Ok(rows.iter().map(changed).collect())
+    let parameters = [&of.row()[..], &of.position(), &edits.columns()].concat();
+    Ok(session.query(Sql::TaskRedrive, &parameters).await?.iter().map(changed).collect())
 }
 
 fn changed(row: &Row) -> ChangedRow {
@@ -258,11 +184,6 @@ fn holder(change: &Change) -> Option<&str> {
 /// A column: one value of each change.
 fn each<'a, T>(wanted: &[RowChange<'a>], column: impl Fn(&'a Change) -> T) -> Vec<T> {
     wanted.iter().map(|wanted| column(wanted.change)).collect()
-}
-
-/// A column that is mostly NULL. An empty array costs nothing: what is missing is NULL.
-fn sparse<T>(column: Vec<Option<T>>) -> Vec<Option<T>> {
-    if column.iter().all(Option::is_none) { Vec::new() } else { column }
 }
 
 /// The columns of every change: what the row must be, and what it becomes.
@@ -300,6 +221,16 @@ impl<'a> Conditions<'a> {
             trail: each(wanted, |change| change.trail.as_bytes()),
         }
     }
+
+    /// What the row must be.
+    fn row(&self) -> [&(dyn ToSql + Sync); 4] {
+        [&self.id, &self.expected_version, &self.from, &self.tenant]
+    }
+
+    /// What it becomes.
+    fn position(&self) -> [&(dyn ToSql + Sync); 5] {
+        [&self.state, &self.version, &self.attempts, &self.crashes, &self.trail]
+    }
 }
 
 /// The columns of edits and re-drives.
@@ -334,5 +265,19 @@ impl<'a> Edits<'a> {
             sets_metadata: sets(|edit| edit.metadata.is_some()),
             metadata: edited(wanted, |edit| edit.metadata.as_ref().and_then(map_column)),
         }
+    }
+    fn columns(&self) -> [&(dyn ToSql + Sync); 10] {
+        [
+            &self.due_at,
+            &self.lane,
+            &self.execute_at,
+            &self.sets_expiry,
+            &self.expires_at,
+            &self.payload,
+            &self.sets_policy,
+            &self.retry_policy,
+            &self.sets_metadata,
+            &self.metadata,
+        ]
     }
 }

@@ -28,10 +28,12 @@ use super::pick::{DueRow, Need, PickedRow, Picker, SMALL_BYTES};
 use super::scan_cursors::{LaneRange, Place};
 use super::statements::Sql;
 use super::terms::Terms;
-use super::writer::{Counts, Writer};
+use super::writer::{TransactionEnd, Writer};
 use super::{held_rows, limits, quarantine, row, terms};
 use crate::claims::{self, expect_change, update_task};
+use crate::columns::count_column;
 use crate::effects::{Effects, LaneInstant};
+use crate::task_row::{DUE_AT, ID, LANE, task_with_small_payload};
 
 /// Makes claims, one after the other.
 pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
@@ -79,7 +81,7 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
         }
     }
     loop {
-        let missing = rows.iter().map(|row| row.get(row::LANE)).filter(|lane| !lanes.contains_key(lane));
+        let missing = rows.iter().map(|row| row.get(LANE.0)).filter(|lane| !lanes.contains_key(lane));
         let found = writer.shared.lanes.get(&writer.session, missing).await?;
         lanes.extend(found);
         picker.take_in(&need, rows.iter().map(|row| due(row, &lanes)).collect());
@@ -117,27 +119,26 @@ async fn read(
     let after = |(range, _): &(LaneRange, usize)| {
         picker.streams.get(range).and_then(|stream| stream.read).unwrap_or(begins[range])
     };
-    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let lanes: Vec<i64> = need.looks.iter().map(|(range, _)| range.lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = need.looks.iter().map(after).unzip();
-    let most: Vec<i64> = need.looks.iter().map(|(_, most)| count(*most)).collect();
+    let most: Vec<i64> = need.looks.iter().map(|(_, most)| count_column(*most)).collect();
     let due_by: Vec<i64> = need.looks.iter().map(|(range, _)| picker.due_by(*range, now).as_millis()).collect();
-    let limit = count(need.limit);
+    let limit = count_column(need.limit);
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
         [&lanes, &after_due, &after_seq, &most, &limit, &SMALL_BYTES, &due_by];
     session.query(Sql::ClaimDue, &parameters).await
 }
 
 fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> DueRow {
-    let lane: i64 = row.get(row::LANE);
+    let lane: i64 = row.get(LANE.0);
     DueRow {
-        id: row.get(row::ID),
+        id: row.get(ID.0),
         lane,
-        look: usize::try_from(row.get::<_, i64>(row::LOOK) - 1).unwrap_or_default(),
-        place: (row.get(row::DUE_AT), row.get(row::SEQ)),
+        look: row::index(row, row::LOOK),
+        place: (row.get(DUE_AT.0), row.get(row::SEQ)),
         tid: row.get(row::PLACE),
         bytes: row.get(row::PAYLOAD_BYTES),
-        task: row::due(row, lanes.get(&lane).cloned()),
+        task: task_with_small_payload(row, lanes.get(&lane).cloned()),
     }
 }
 
@@ -187,21 +188,18 @@ async fn write(
         picker.taken.iter().zip(&taken).map(|(picked, (_, change))| HeldRow { tid: picked.due.tid, change }).collect();
     let finished = change::finish(&writer.session, &gone).await?;
     change::record(writer, &finished, &gone, now);
-    let notes = std::mem::take(&mut writer.notes);
-    let counts = Counts::take(&mut writer.tally);
+    let end = TransactionEnd::of(writer);
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
-    let (session, slot, allowances) = (&writer.session, writer.slot, &picker.allowances);
+    let (session, allowances) = (&writer.session, &picker.allowances);
     // All rows are locked, so that no write can fail its condition: everything is sent at once.
-    let (written, spent, payloads, next_due, counted, noted, committed) = tokio::join!(
+    let (written, spent, payloads, next_due, committed) = tokio::join!(
         biased;
         held_rows::write(session, &takes),
         allowances.write(session),
         held_rows::payloads(session, &large),
         next_due(session, next),
-        counts.write(session, slot),
-        notes.write(session),
-        session.run("COMMIT"),
+        end.commit(session),
     );
     if committed.as_ref().is_err_and(Fault::breaks_connection) {
         let held = picker.taken.iter().zip(&taken).filter_map(|(picked, (id, change))| {
@@ -213,10 +211,7 @@ async fn write(
     let written = written?;
     spent?;
     let (mut payloads, next_due) = (payloads?, next_due?);
-    counted?;
-    let noted = noted?;
-    committed?;
-    writer.shared.outbox.wake_resolver(noted);
+    writer.shared.outbox.wake_resolver(committed?);
     if written != taken.len() as u64 || finished.len() != gone.len() {
         return Err(Fault::Corrupt("a task that was locked for a claim has changed meanwhile".to_owned()));
     }

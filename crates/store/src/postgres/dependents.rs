@@ -11,14 +11,16 @@ use punctual_core::ids::TaskId;
 use punctual_core::lane::Lane;
 use punctual_core::state::State;
 use punctual_core::task::NewTask;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::fault::Fault;
-use super::insert::{NewRows, chunks, count};
+use super::insert::{NewRows, WrittenBatch, chunks, count, keep_stored};
+use super::row;
 use super::statements::Sql;
 use super::writer::Writer;
-use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
-use crate::submissions::SubmissionVerdict;
+use crate::dependencies::{DependencyBatch, KnownParent, Prerequisites};
+use crate::submissions::{BatchPlan, SubmissionVerdict, member_statuses};
 
 /// How often a parent that is in neither table is looked up: it may have moved in between.
 const LOOKS: usize = 3;
@@ -26,70 +28,43 @@ const LOOKS: usize = 3;
 /// Edges in one statement.
 const EDGES: usize = 50_000;
 
-/// What became of a batch.
-pub(crate) struct DependentBatch {
-    pub verdicts: Vec<SubmissionVerdict>,
-    /// The prerequisites of the new tasks; the other members have none.
-    pub waits: Vec<Prerequisites>,
-    /// Parents that a claim may have skipped while they were locked.
-    pub passed: Vec<(i64, i64)>,
-}
-
 /// Decides about tasks whose keys are checked, and inserts the new ones in a transaction that has
 /// begun. `put_off` are members of their batch whose queues are full.
 pub(crate) async fn write(
     writer: &mut Writer,
     tasks: &[NewTask],
     lanes: &[Arc<Lane>],
-    mut verdicts: Vec<SubmissionVerdict>,
+    verdicts: Vec<SubmissionVerdict>,
     put_off: &HashSet<TaskId>,
-) -> Result<DependentBatch, Fault> {
-    let stands: Vec<MemberStatus> = verdicts.iter().map(SubmissionVerdict::member_status).collect();
-    let batch = DependencyBatch::new(tasks, &stands, put_off);
+) -> Result<WrittenBatch, Fault> {
+    let statuses = member_statuses(&verdicts);
+    let batch = DependencyBatch::new(tasks, &statuses, put_off);
     let (known, passed) = look_up(writer, &batch.outside()).await?;
-    let mut waits: Vec<Prerequisites> = Vec::with_capacity(tasks.len());
-    for (plan, verdict) in batch.plan(&known).into_iter().zip(&mut verdicts) {
-        waits.push(match plan {
-            MemberPlan::Create(waits) => waits,
-            MemberPlan::Unknown(id) => {
-                *verdict = SubmissionVerdict::UnknownDependency(id);
-                Prerequisites::default()
-            }
-            MemberPlan::Stays => Prerequisites::default(),
-        });
-    }
-    free_keys(writer, tasks, &mut verdicts).await?;
+    let BatchPlan { mut verdicts, waits, refused } = BatchPlan::new(tasks, &batch, &known, verdicts);
+    free_keys(writer, refused.into_iter().map(|place| &tasks[place])).await?;
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
     let mut stored: HashSet<Uuid> = HashSet::new();
     for chunk in chunks(tasks, &new) {
         stored.extend(NewRows::of(tasks, lanes, chunk, &waits).write_once(&writer.session).await?);
     }
-    new.retain(|place| {
-        let is_new = stored.contains(&tasks[*place].id.uuid());
-        if !is_new {
-            // The same task again: its client did not get the answer.
-            verdicts[*place] = SubmissionVerdict::Replay(tasks[*place].id);
-        }
-        is_new
-    });
+    keep_stored(tasks, &stored, &mut new, &mut verdicts);
     add_edges(writer, tasks, &new, &waits).await?;
     count(writer, tasks, lanes, &new, &waits);
-    Ok(DependentBatch { verdicts, waits, passed })
+    Ok(WrittenBatch { verdicts, waits, passed })
 }
 
 /// What is known of the parents, and where the locked ones wait.
 async fn look_up(writer: &Writer, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
     let (mut known, mut passed) = (HashMap::with_capacity(ids.len()), Vec::new());
     let mut missing: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
-    let read = |state: i16| {
-        State::from_code(i64::from(state)).ok_or_else(|| Fault::Corrupt(format!("a task is in the state {state}")))
-    };
+    let read =
+        |row: &Row| row::state(row, 2).ok_or_else(|| Fault::Corrupt("the state of a task cannot be read".to_owned()));
     for _ in 0..LOOKS {
         if missing.is_empty() {
             break;
         }
         for row in writer.session.query(Sql::ParentAwait, &[&missing]).await? {
-            let state = read(row.get(2))?;
+            let state = read(&row)?;
             if state == State::Pending {
                 passed.push((row.get(3), row.get(4)));
             }
@@ -100,32 +75,21 @@ async fn look_up(writer: &Writer, ids: &[TaskId]) -> Result<(HashMap<TaskId, Kno
             break;
         }
         for row in writer.session.query(Sql::ParentEnded, &[&missing]).await? {
-            known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state: read(row.get(2))? });
+            known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state: read(&row)? });
         }
         missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
     }
     Ok((known, passed))
 }
 
-/// A refused task frees its idempotency key. Its replays in the batch are refused too.
-async fn free_keys(writer: &Writer, tasks: &[NewTask], verdicts: &mut [SubmissionVerdict]) -> Result<(), Fault> {
-    let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
+/// Refused tasks free their idempotency keys.
+async fn free_keys<'t>(writer: &Writer, refused: impl Iterator<Item = &'t NewTask>) -> Result<(), Fault> {
     let (mut tenants, mut keys, mut ids) = (Vec::new(), Vec::new(), Vec::new());
-    for (task, verdict) in tasks.iter().zip(verdicts.iter()) {
-        if let SubmissionVerdict::UnknownDependency(missing) = verdict {
-            refused.insert(task.id, *missing);
-            if let Some(idempotency) = &task.idempotency {
-                tenants.push(task.lane.tenant.as_str());
-                keys.push(idempotency.key.as_str());
-                ids.push(task.id.uuid());
-            }
-        }
-    }
-    for verdict in verdicts.iter_mut() {
-        if let SubmissionVerdict::Replay(first) = verdict
-            && let Some(missing) = refused.get(first)
-        {
-            *verdict = SubmissionVerdict::UnknownDependency(*missing);
+    for task in refused {
+        if let Some(idempotency) = &task.idempotency {
+            tenants.push(task.lane.tenant.as_str());
+            keys.push(idempotency.key.as_str());
+            ids.push(task.id.uuid());
         }
     }
     if !ids.is_empty() {

@@ -121,8 +121,7 @@ async fn room<'a>(
     locked?;
     let mut room = HashMap::new();
     for row in rows? {
-        let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
-        if let Some((queue, _)) = bounded.iter().nth(place) {
+        if let Some((queue, _)) = bounded.iter().nth(row::index(&row, 0)) {
             let (max_depth, live): (i64, i64) = (row.get(1), row.get(2));
             let left = usize::try_from(max_depth.saturating_sub(live)).unwrap_or(0);
             room.insert(*queue, Room { max_depth: u64::try_from(max_depth).unwrap_or(0), left });
@@ -148,7 +147,8 @@ async fn hopeless(
     let outside: Vec<Uuid> = batch.outside().into_iter().map(TaskId::uuid).collect();
     let mut known = HashMap::new();
     for row in session.query(Sql::ParentLook, &[&outside]).await? {
-        let state = row::state(&row, 2).map_err(|bad| Fault::Corrupt(format!("the {} of a task", bad.0)))?;
+        let state =
+            row::state(&row, 2).ok_or_else(|| Fault::Corrupt("the state of a task cannot be read".to_owned()))?;
         known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state });
     }
     let plans = tasks.iter().zip(is_admitted).zip(batch.plan(&known));
@@ -174,8 +174,7 @@ async fn admitted<'a>(
     if !keyed.is_empty() {
         let (tenants, keys): (Vec<&str>, Vec<&str>) = keyed.iter().copied().unzip();
         for row in session.query(Sql::IdempotencyGet, &[&tenants, &keys]).await? {
-            let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
-            if let Some(known) = keyed.get(place) {
+            if let Some(known) = keyed.get(row::index(&row, 0)) {
                 decided.insert(*known, true);
             }
         }

@@ -1,10 +1,8 @@
 //! Reads whole tasks by their ids, live or finished.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
-use punctual_core::lane::Lane;
 use punctual_core::task::Task;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -14,51 +12,32 @@ use super::fault::Fault;
 use super::lanes::LaneDirectory;
 use super::row;
 use super::statements::Sql;
-use crate::columns::Unreadable;
+use crate::found_tasks::{BadRow, FoundTask, FoundTasks, is_of};
+use crate::task_row::{self, ID, LANE, STATE};
 
-/// A row that exists but cannot be read.
-#[derive(Clone, Debug)]
-pub(crate) struct BadRow {
-    pub is_live: bool,
-    pub lane: Option<Arc<Lane>>,
-    pub fault: Unreadable,
-}
-
-/// The task that was found, or the row that could not be read.
-pub(crate) type FoundTask = Result<Task, BadRow>;
-
-/// The tasks that were found by their ids.
-pub(crate) struct Got {
-    /// In the order of the ids.
-    pub tasks: Vec<Option<Task>>,
-    /// Unreadable live rows that were left out of the answer.
-    pub unreadable: Vec<TaskId>,
-}
-
-/// Reads tasks of one tenant. An unreadable row fails the call if its owner asked for it alone.
-/// Otherwise it is left out, so that the other tasks are answered.
-pub(crate) async fn get(session: &Session, lanes: &LaneDirectory, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
+/// Reads tasks of one tenant, in the order of the ids. An unreadable row fails the call if its owner
+/// asked for it alone. Otherwise it is left out, so that the other tasks are answered.
+pub(crate) async fn get(
+    session: &Session,
+    lanes: &LaneDirectory,
+    tenant: &str,
+    ids: &[TaskId],
+) -> Result<FoundTasks<Option<Task>, TaskId>, Fault> {
     let found = by_ids(session, lanes, ids).await?;
     if let [id] = ids {
         match found.get(id) {
-            Some(Err(bad)) if is_of(bad.lane.as_ref(), tenant) => {
-                return Err(Fault::Corrupt(format!("{id}: its {} cannot be read", bad.fault.0)));
-            }
-            None => quarantined(session, lanes, tenant, *id).await?,
+            Some(Err(bad)) if bad.is_of(tenant) => return Err(Fault::Corrupt(bad.describe(*id))),
+            None => check_quarantine(session, lanes, tenant, *id).await?,
             _ => {}
         }
     }
     let own = |id: &TaskId| found.get(id)?.as_ref().ok().filter(|task| task.tenant() == tenant).cloned();
-    let bad = |(id, found): (&TaskId, &FoundTask)| found.as_ref().is_err_and(|bad| bad.is_live).then_some(*id);
-    Ok(Got { tasks: ids.iter().map(own).collect(), unreadable: found.iter().filter_map(bad).collect() })
-}
-
-fn is_of(lane: Option<&Arc<Lane>>, tenant: &str) -> bool {
-    lane.is_some_and(|lane| lane.key.tenant == tenant)
+    let bad = |found: &FoundTask<TaskId>| found.as_ref().err().filter(|bad| bad.is_live).map(|bad| bad.row);
+    Ok(FoundTasks { tasks: ids.iter().map(own).collect(), unreadable: found.values().filter_map(bad).collect() })
 }
 
 /// Fails if the task is in quarantine and belongs to the tenant that asks.
-async fn quarantined(session: &Session, lanes: &LaneDirectory, tenant: &str, id: TaskId) -> Result<(), Fault> {
+async fn check_quarantine(session: &Session, lanes: &LaneDirectory, tenant: &str, id: TaskId) -> Result<(), Fault> {
     let rows = session.query(Sql::QuarantineGet, &[&id.uuid()]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
     let lane = lanes.get_one(session, row.get(0)).await?;
@@ -74,7 +53,7 @@ pub(crate) async fn by_ids(
     session: &Session,
     lanes: &LaneDirectory,
     ids: &[TaskId],
-) -> Result<HashMap<TaskId, FoundTask>, Fault> {
+) -> Result<HashMap<TaskId, FoundTask<TaskId>>, Fault> {
     let mut wanted: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     wanted.sort_unstable();
     wanted.dedup();
@@ -87,14 +66,14 @@ pub(crate) async fn read(
     session: &Session,
     lanes: &LaneDirectory,
     rows: &[Row],
-) -> Result<HashMap<TaskId, FoundTask>, Fault> {
-    let lanes = lanes.get(session, rows.iter().map(|row| row.get(row::LANE))).await?;
-    let mut found: HashMap<TaskId, FoundTask> = HashMap::with_capacity(rows.len());
+) -> Result<HashMap<TaskId, FoundTask<TaskId>>, Fault> {
+    let lanes = lanes.get(session, rows.iter().map(|row| row.get(LANE.0))).await?;
+    let mut found: HashMap<TaskId, FoundTask<TaskId>> = HashMap::with_capacity(rows.len());
     for row in rows {
-        let id = TaskId::from_uuid(row.get(row::ID));
-        let lane = lanes.get(&row.get(row::LANE)).cloned();
-        let is_live = row::state(row, row::STATE).is_ok_and(|state| !state.is_final());
-        let task = row::task(row, lane.clone()).map_err(|fault| BadRow { is_live, lane, fault });
+        let id = TaskId::from_uuid(row.get(ID.0));
+        let lane = lanes.get(&row.get(LANE.0)).cloned();
+        let is_live = row::state(row, STATE.0).is_some_and(|state| !state.is_final());
+        let task = task_row::task(row, lane.clone()).map_err(|fault| BadRow { row: id, is_live, lane, fault });
         // A task that was submitted again under its old id is live; its history row is the past.
         if is_live || !found.contains_key(&id) {
             found.insert(id, task);

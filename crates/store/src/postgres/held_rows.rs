@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::connection::Session;
 use super::fault::Fault;
-use super::row::state_column;
+use super::row::{class_numbers, state_column};
 use super::statements::Sql;
 use super::tid::Tid;
 use crate::columns::{self, node_column, number_column};
@@ -50,8 +50,7 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u6
     }
     // Rows of one claim are neighbours and mostly have the same timeout.
     let classes: Vec<&[HeldRow<'_>]> = takes.chunk_by(HeldRow::is_alike).collect();
-    let numbered = classes.iter().zip(1_i32..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len()));
-    let class: Vec<i32> = numbered.collect();
+    let class = class_numbers(&classes);
     let tid: Vec<Tid> = takes.iter().map(|take| take.tid).collect();
     let expected: Vec<i64> = takes.iter().map(|take| number_column(take.change.expected_version)).collect();
     let trail: Vec<&[u8]> = takes.iter().map(|take| take.change.trail.as_bytes()).collect();

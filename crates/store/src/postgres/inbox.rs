@@ -31,6 +31,7 @@ use super::outbox::OutboxNotes;
 use super::statements::{OF_INBOX, Sql};
 use super::writer::Writer;
 use super::{PostgresStore, slots};
+use crate::columns::count_column;
 use crate::tally::TransactionTally;
 use batch::Batches;
 use pacing::{InboxPacing, WATCH_DURATION};
@@ -92,7 +93,7 @@ impl PostgresStore {
     /// Removes at most `limit` of each: keys that were used before `before`, and what was refused
     /// before it; gives how many there were.
     pub async fn prune_inbox(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        let (before, limit) = (before.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX));
+        let (before, limit) = (before.as_millis(), count_column(limit));
         let prune = async |session: &Session| {
             let keys = session.execute(Sql::InboxKeysPrune, &[&before, &limit]).await?;
             Ok(keys + session.execute(Sql::InboxRefusedPrune, &[&before, &limit]).await?)

@@ -12,15 +12,17 @@ use punctual_core::task::{NewTask, Task};
 use uuid::Uuid;
 
 use super::connection::Session;
-use super::dependents::{self, DependentBatch};
+use super::dependents;
 use super::fault::Fault;
-use super::get::{self, FoundTask};
+use super::get;
 use super::outbox::NotedRow;
+use super::row::{self, sparse};
 use super::statements::Sql;
-use super::writer::{Counts, Writer};
+use super::writer::{TransactionEnd, Writer};
 use crate::columns::{instant_column, map_column, number_column, policy_column};
 use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
+use crate::found_tasks::FoundTask;
 use crate::ordering::ordering;
 use crate::submissions::SubmissionVerdict;
 
@@ -54,12 +56,29 @@ pub(crate) async fn insert(
 }
 
 /// The outcome of a batch.
-struct WrittenBatch {
-    verdicts: Vec<SubmissionVerdict>,
+pub(crate) struct WrittenBatch {
+    pub verdicts: Vec<SubmissionVerdict>,
     /// The prerequisites of the tasks; empty if no task has any.
-    waits: Vec<Prerequisites>,
-    /// Other waiting tasks that a claim may have skipped meanwhile: lane and due instant.
-    passed: Vec<(i64, i64)>,
+    pub waits: Vec<Prerequisites>,
+    /// Parents that a claim may have skipped while they were locked: lane and due instant.
+    pub passed: Vec<(i64, i64)>,
+}
+
+/// Keeps the new tasks that were stored. The others were stored before: their client did not get the
+/// answer.
+pub(crate) fn keep_stored(
+    tasks: &[NewTask],
+    stored: &HashSet<Uuid>,
+    new: &mut Vec<usize>,
+    verdicts: &mut [SubmissionVerdict],
+) {
+    new.retain(|place| {
+        let is_new = stored.contains(&tasks[*place].id.uuid());
+        if !is_new {
+            verdicts[*place] = SubmissionVerdict::Replay(tasks[*place].id);
+        }
+        is_new
+    });
 }
 
 /// The lanes of the tasks, in their order.
@@ -89,10 +108,9 @@ async fn write(
         if !keyed {
             writer.session.run("BEGIN").await?;
         }
-        let DependentBatch { verdicts, waits, passed } =
-            dependents::write(writer, tasks, lanes, verdicts, put_off).await?;
+        let written = dependents::write(writer, tasks, lanes, verdicts, put_off).await?;
         writer.commit().await?;
-        return Ok(WrittenBatch { verdicts, waits, passed });
+        return Ok(written);
     }
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
     if carefully {
@@ -100,44 +118,31 @@ async fn write(
             writer.session.run("BEGIN").await?;
         }
         let stored = NewRows::of(tasks, lanes, &new, &[]).write_once(&writer.session).await?;
-        new.retain(|place| {
-            let is_new = stored.contains(&tasks[*place].id.uuid());
-            if !is_new {
-                // The same task again: its client did not get the answer.
-                verdicts[*place] = SubmissionVerdict::Replay(tasks[*place].id);
-            }
-            is_new
-        });
+        keep_stored(tasks, &stored, &mut new, &mut verdicts);
         count(writer, tasks, lanes, &new, &[]);
         writer.commit().await?;
         return Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() });
     }
     count(writer, tasks, lanes, &new, &[]);
-    let counts = Counts::take(&mut writer.tally);
-    let notes = std::mem::take(&mut writer.notes);
+    let written = WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() };
     let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
+    let [rows] = rows.as_slice() else {
+        if !keyed {
+            writer.session.run("BEGIN").await?;
+        }
+        write_all(&writer.session, &rows).await?;
+        writer.commit().await?;
+        return Ok(written);
+    };
     // Everything is sent at once; the answers are checked in the order in which they come.
-    let session = &writer.session;
+    let (end, session) = (TransactionEnd::of(writer), &writer.session);
     let begin = async { if keyed { Ok(()) } else { session.run("BEGIN").await } };
-    let commit = async { if rows.len() > 1 { Ok(()) } else { session.run("COMMIT").await } };
-    let (begun, written, counted, noted, committed) = tokio::join!(
-        biased;
-        begin,
-        write_all(session, &rows),
-        counts.write(session, writer.slot),
-        notes.write(session),
-        commit,
-    );
+    let (begun, inserted, committed) =
+        tokio::join!(biased; begin, rows.write(session, Sql::TaskInsert), end.commit(session));
     begun?;
-    written?;
-    counted?;
-    let noted = noted?;
-    committed?;
-    if rows.len() > 1 {
-        session.run("COMMIT").await?;
-    }
-    writer.shared.outbox.wake_resolver(noted);
-    Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() })
+    inserted?;
+    writer.shared.outbox.wake_resolver(committed?);
+    Ok(written)
 }
 
 /// Records the effects of the inserts of these tasks, given by their indices.
@@ -237,8 +242,7 @@ pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Re
         first.iter().map(|(task, own)| made.contains(&task.id.uuid()).then(|| (task.id, own.to_vec()))).collect();
     if made.len() < first.len() {
         for row in session.query(Sql::IdempotencyGet, &[&tenants, &keys]).await? {
-            let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
-            if let Some(owner) = owner.get_mut(place) {
+            if let Some(owner) = owner.get_mut(row::index(&row, 0)) {
                 *owner = Some((TaskId::from_uuid(row.get(1)), row.get(2)));
             }
         }
@@ -269,7 +273,7 @@ async fn answer(
         _ => None,
     });
     let replayed: HashSet<TaskId> = replayed.collect();
-    let mut found: HashMap<TaskId, FoundTask> = HashMap::new();
+    let mut found: HashMap<TaskId, FoundTask<TaskId>> = HashMap::new();
     if !replayed.is_empty() {
         let ids: Vec<TaskId> = replayed.into_iter().collect();
         found = get::by_ids(&writer.session, &writer.shared.lanes, &ids).await?;
@@ -282,7 +286,7 @@ async fn answer(
         SubmissionVerdict::QueueFull(queue) => Ok(Inserted::QueueFull(queue)),
         SubmissionVerdict::Replay(first) => match found.get(&first) {
             Some(Ok(task)) => Ok(Inserted::Replayed(task.clone())),
-            Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
+            Some(Err(bad)) => Err(Fault::Corrupt(bad.describe(first))),
             // Its history was pruned before its key. The task ran, so that it is not run again.
             None => Ok(Inserted::KeyReused(first)),
         },
@@ -329,9 +333,6 @@ impl<'a> NewRows<'a> {
     pub(crate) fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize], waits: &[Prerequisites]) -> Self {
         fn each<'a, T>(tasks: &'a [NewTask], places: &[usize], column: impl Fn(&'a NewTask) -> T) -> Vec<T> {
             places.iter().map(|place| column(&tasks[*place])).collect()
-        }
-        fn sparse<T>(column: Vec<Option<T>>) -> Vec<Option<T>> {
-            if column.iter().all(Option::is_none) { Vec::new() } else { column }
         }
         let of_waits = |place: &usize| waits.get(*place);
         let is_blocked = |place: &usize| state(of_waits(place)) == State::Blocked;

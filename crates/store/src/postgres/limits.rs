@@ -24,6 +24,7 @@ use tokio_postgres::Row;
 
 use super::connection::Session;
 use super::fault::Fault;
+use super::row;
 use super::statements::Sql;
 use crate::limit_watch::LimitWatch;
 use crate::limits::{Allowance, PauseEnd, QueueLimits};
@@ -297,8 +298,7 @@ async fn running(session: &Session, found: &[LockedLimits]) -> Result<Vec<u64>, 
     let tenants: Vec<&str> = limited.iter().map(|place| found[*place].tenant.as_str()).collect();
     let queues: Vec<&str> = limited.iter().map(|place| found[*place].queue.as_str()).collect();
     for row in session.query(Sql::GateRunning, &[&tenants, &queues]).await? {
-        let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
-        if let Some(place) = limited.get(place) {
+        if let Some(place) = limited.get(row::index(&row, 0)) {
             running[*place] = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
         }
     }

@@ -17,6 +17,7 @@ use super::fault::Fault;
 use super::get;
 use super::lanes::LaneDirectory;
 use super::statements::Sql;
+use crate::columns::count_column;
 use crate::listing::{self, ListedTables};
 
 /// How much work one page may be. A row that is checked costs one, one that is read [`READ`], about
@@ -89,7 +90,7 @@ fn start(filter: &Filter, after: Option<Cursor>) -> Cursor {
 
 async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usize) -> Result<Vec<ListRow>, Fault> {
     let ListedTables { live, finished, only_dead } = ListedTables::of(filter);
-    let (id, most) = (from.id.uuid(), i64::try_from(most).unwrap_or(i64::MAX));
+    let (id, most) = (from.id.uuid(), count_column(most));
     let rows = if filter.by_execute_at {
         let execute_at = from.execute_at.as_millis();
         session.query(Sql::ListSoonest, &[&execute_at, &id, &live, &finished, &most]).await?

@@ -18,10 +18,12 @@ use tracing::debug;
 
 use super::connection::Session;
 use super::fault::Fault;
+use super::get;
 use super::statements::Sql;
 use super::writer::WriterShared;
-use super::{get, row};
-use crate::columns::node_column;
+use crate::columns::{count_column, node_column};
+use crate::found_tasks::FoundTasks;
+use crate::task_row::{EXPIRES_AT, ID, LEASE_EXPIRES_AT};
 
 /// Slow scans from the beginning take at most one part in this many of the time.
 const SHARE: u32 = 50;
@@ -82,21 +84,13 @@ impl LowWatermarks {
     }
 }
 
-/// The overdue tasks that were found.
-#[derive(Default)]
-pub(crate) struct Overdue {
-    pub tasks: Vec<Task>,
-    /// Rows that could not be read.
-    pub unreadable: Vec<TaskId>,
-}
-
-/// Finds overdue tasks, each once.
+/// Finds overdue tasks, each once, and rows that cannot be read.
 pub(crate) async fn overdue(
     session: &Session,
     shared: &WriterShared,
     dead: &[NodeId],
     limit: usize,
-) -> Result<Overdue, Fault> {
+) -> Result<FoundTasks<Task, TaskId>, Fault> {
     let now = shared.clock.now();
     let rows = look(session, shared, dead, limit, now).await?;
     if rows.len() < limit {
@@ -104,9 +98,9 @@ pub(crate) async fn overdue(
         state.watermark = watermark_after(now, rows.iter().map(ends)).min(state.lowest);
     }
     let mut found = get::read(session, &shared.lanes, &rows).await?;
-    let mut overdue = Overdue::default();
+    let mut overdue = FoundTasks::default();
     for row in &rows {
-        let id = TaskId::from_uuid(row.get(row::ID));
+        let id = TaskId::from_uuid(row.get(ID.0));
         match found.remove(&id) {
             Some(Ok(task)) => overdue.tasks.push(task),
             Some(Err(_)) => overdue.unreadable.push(id),
@@ -124,7 +118,7 @@ async fn look(
     now: Timestamp,
 ) -> Result<Vec<Row>, Fault> {
     let dead: Vec<i64> = dead.iter().copied().map(node_column).collect();
-    let (now, limit) = (now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX));
+    let (now, limit) = (now.as_millis(), count_column(limit));
     let (watermark, again) = {
         let mut state = shared.low_watermarks.state.lock();
         state.lowest = HIGHEST;
@@ -150,7 +144,7 @@ async fn look(
 
 /// When the hold of a row ends, and when the row expires while it waits.
 fn ends(row: &Row) -> (Option<i64>, Option<i64>) {
-    (row.get(row::LEASE_EXPIRES_AT), row.get(row::EXPIRES_AT))
+    (row.get(LEASE_EXPIRES_AT.0), row.get(EXPIRES_AT.0))
 }
 
 /// The watermark after a complete scan at `now`. The rows that it found may still be there.

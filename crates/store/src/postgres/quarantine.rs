@@ -5,7 +5,6 @@
 //! inspect it. This module logs it, once.
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::State;
 use tracing::error;
 use uuid::Uuid;
 
@@ -13,6 +12,7 @@ use super::connection::Session;
 use super::fault::Fault;
 use super::get;
 use super::outbox::NotedRow;
+use super::row;
 use super::statements::Sql;
 use super::writer::Writer;
 use crate::effects::{Effects, LaneInstant};
@@ -31,8 +31,7 @@ pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)])
     let now = writer.now();
     for row in writer.session.query(Sql::QuarantinePut, &[&ids, &reasons, &now.as_millis()]).await? {
         let (id, awaited): (Uuid, Option<bool>) = (row.get(0), row.get(4));
-        let state = State::from_code(i64::from(row.get::<_, i16>(2)));
-        let effects = Effects::of_quarantine(state, LaneInstant::of_columns(row.get(1), row.get(6)));
+        let effects = Effects::of_quarantine(row::state(&row, 2), LaneInstant::of_columns(row.get(1), row.get(6)));
         writer.tally.record(&effects, || now);
         writer.notes.record(&effects, &NotedRow { id, ordering: row.get(3), awaited: awaited == Some(true) });
         error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(5), "cannot read a task; it is moved to the quarantine");
@@ -43,11 +42,8 @@ pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)])
 /// Moves the rows that a reader found unreadable, if they still are.
 pub(crate) async fn review(writer: &mut Writer, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
     let found = get::by_ids(&writer.session, &writer.shared.lanes, ids).await?;
-    let bad = |(id, found): (&TaskId, &get::FoundTask)| {
-        let bad = found.as_ref().err().filter(|bad| bad.is_live)?;
-        Some((id.uuid(), bad.fault.0))
-    };
-    let bad: Vec<(Uuid, &'static str)> = found.iter().filter_map(bad).collect();
+    let bad = found.values().filter_map(|found| found.as_ref().err()).filter(|bad| bad.is_live);
+    let bad: Vec<(Uuid, &'static str)> = bad.map(|bad| (bad.row.uuid(), bad.fault.0)).collect();
     put_away(writer, &bad).await?;
     Ok(vec![(); ids.len()])
 }

@@ -3,13 +3,13 @@
 //! `ports` calls them on a shared connection. They change nothing.
 
 use punctual_core::lane::LaneId;
-use punctual_core::state::State;
 use punctual_core::store::{Count, Head};
 use punctual_core::time::Timestamp;
 
 use super::connection::Session;
 use super::fault::Fault;
 use super::lanes::LaneDirectory;
+use super::row;
 use super::statements::Sql;
 use super::writer::WriterShared;
 
@@ -52,7 +52,7 @@ pub(crate) async fn counts(session: &Session, lanes: &LaneDirectory) -> Result<V
     let known = lanes.get(session, rows.iter().map(|row| row.get(0))).await?;
     let counted = |row: &tokio_postgres::Row| {
         let lane = known.get(&row.get(0))?.clone();
-        let state = State::from_code(i64::from(row.get::<_, i16>(1)))?;
+        let state = row::state(row, 1)?;
         Some(Count { lane, state, tasks: u64::try_from(row.get::<_, i64>(2)).unwrap_or(0) })
     };
     Ok(rows.iter().filter_map(counted).collect())

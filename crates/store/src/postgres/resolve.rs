@@ -16,8 +16,10 @@ use uuid::Uuid;
 
 use super::connection::Session;
 use super::fault::Fault;
+use super::row;
 use super::statements::Sql;
 use super::writer::Writer;
+use crate::blocked_child::{DeadLetterEnd, ended_as};
 use crate::columns::count_column;
 use crate::review::{self, behind};
 
@@ -61,20 +63,12 @@ pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Resu
 
 /// Notifies this node and the others of tasks that may be claimed now. Returns them with their
 /// lanes.
-async fn tell(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
+async fn announce(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
     writer.shared.cursors.put(waiting.iter().copied());
     writer.shared.notifier.note_waiting(waiting, writer.now());
     let lanes = writer.shared.lanes.get(&writer.session, waiting.iter().map(|(lane, _)| *lane)).await?;
     let of_lane = |(lane, due_at): &(i64, i64)| Some((lanes.get(lane)?.clone(), Timestamp::from_millis(*due_at)));
     Ok(waiting.iter().filter_map(of_lane).collect())
-}
-
-/// How a task finished that was a dead letter once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct DeadLetterEnd {
-    /// It still is one, and its queue holds the tasks behind it.
-    holds: bool,
-    state: State,
 }
 
 /// How these tasks finished, as far as they did.
@@ -83,13 +77,8 @@ async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLe
         return Ok(HashMap::new());
     }
     let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
-    let letter = |row: &Row| DeadLetterEnd { holds: row.get(1), state: ended_as(row, 2) };
+    let letter = |row: &Row| DeadLetterEnd { holds: row.get(1), state: ended_as(row::state(row, 2)) };
     Ok(rows.iter().map(|row| (row.get(0), letter(row))).collect())
-}
-
-/// The state in which a task finished; an unreadable one counts as failed.
-fn ended_as(row: &Row, column: usize) -> State {
-    State::from_code(i64::from(row.get::<_, i16>(column))).unwrap_or(State::Failed)
 }
 
 /// The dead letters among these tasks whose queues hold the tasks behind them.

@@ -1,181 +1,74 @@
-//! How a task is read from a row.
-//!
-//! Every statement that reads whole tasks returns the columns named here, in this order. Columns
-//! that only a live task has are NULL for a final one, and the other way round.
+//! How this store reads the columns of a task (see [`crate::task_row`]), and writes some columns.
 
-use std::sync::Arc;
+use std::error::Error;
 
-use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::json::Json;
-use punctual_core::lane::Lane;
-use punctual_core::state::{Position, State};
-use punctual_core::task::{Body, Callback, Dependencies, Hold, Task};
-use punctual_core::time::Timestamp;
-use punctual_core::trail::Trail;
+use punctual_core::state::State;
 use tokio_postgres::Row;
-use tokio_postgres::types::FromSql;
+use tokio_postgres::types::{FromSql, Type, accepts};
 use uuid::Uuid;
 
-use crate::columns::{self, Unreadable, node_from_column};
-use crate::dependencies;
+use crate::columns::Unreadable;
+use crate::task_row::{BEHIND, TaskColumn, TaskRow};
 
-pub(crate) const ID: usize = 0;
-pub(crate) const LANE: usize = 1;
-pub(crate) const STATE: usize = 2;
-const VERSION: usize = 3;
-const ATTEMPTS: usize = 4;
-const CRASHES: usize = 5;
-const CANCEL_REQUESTED: usize = 6;
-const EXECUTE_AT: usize = 7;
-pub(crate) const DUE_AT: usize = 8;
-pub(crate) const EXPIRES_AT: usize = 9;
-const WORKER: usize = 10;
-const STARTED_AT: usize = 11;
-const PROGRESS: usize = 12;
-const CHECKPOINT: usize = 13;
-const TRAIL: usize = 14;
-const CREATED_AT: usize = 15;
-const PAYLOAD: usize = 16;
-const CALLBACK_URL: usize = 17;
-const CALLBACK_HEADERS: usize = 18;
-const RETRY_POLICY: usize = 19;
-const TIMEOUT_MILLIS: usize = 20;
-const METADATA: usize = 21;
-const SCHEDULE_ID: usize = 22;
-const IDEMPOTENCY_KEY: usize = 23;
-const HOLD: usize = 24;
-pub(crate) const LEASE_EXPIRES_AT: usize = 27;
-const COMPLETED_AT: usize = 30;
-const RESULT: usize = 31;
-const ORDERING_KEY: usize = 32;
-const DEPENDS_ON: usize = 33;
-const ON_DEPENDENCY_FAILURE: usize = 34;
+/// Behind the columns of due tasks: number of submission, size of the payload, location of the row,
+/// index of the look.
+pub(crate) const SEQ: usize = BEHIND;
+pub(crate) const PAYLOAD_BYTES: usize = BEHIND + 1;
+pub(crate) const PLACE: usize = BEHIND + 2;
+pub(crate) const LOOK: usize = BEHIND + 3;
 
-/// Only where due tasks are read: number of submission, size of the payload, location of the row.
-pub(crate) const SEQ: usize = 35;
-pub(crate) const PAYLOAD_BYTES: usize = 36;
-pub(crate) const PLACE: usize = 37;
-pub(crate) const LOOK: usize = 38;
+/// Behind the columns of queued tasks: location of the row.
+pub(crate) const PLACE_OF_QUEUED: usize = BEHIND;
 
-/// Only where queued tasks are read: location of the row.
-pub(crate) const PLACE_OF_QUEUED: usize = 35;
+impl TaskRow for Row {
+    fn integer(&self, column: TaskColumn) -> Result<Option<i64>, Unreadable> {
+        get::<Option<Integer>>(self, column).map(|integer| integer.map(|Integer(value)| value))
+    }
 
-/// Reads a task.
-pub(crate) fn task(row: &Row, lane: Option<Arc<Lane>>) -> Result<Task, Unreadable> {
-    let payload = json(row, PAYLOAD, "payload")?.ok_or(Unreadable("payload"))?;
-    whole(row, lane, payload)
+    fn boolean(&self, column: TaskColumn) -> Result<Option<bool>, Unreadable> {
+        get(self, column)
+    }
+
+    fn text(&self, column: TaskColumn) -> Result<Option<&str>, Unreadable> {
+        get(self, column)
+    }
+
+    fn bytes(&self, column: TaskColumn) -> Result<Option<&[u8]>, Unreadable> {
+        get(self, column)
+    }
+
+    fn uuid(&self, column: TaskColumn) -> Result<Option<Uuid>, Unreadable> {
+        get(self, column)
+    }
 }
 
-/// Reads a due task; a payload that is too large to be read with it is null.
-pub(crate) fn due(row: &Row, lane: Option<Arc<Lane>>) -> Result<Task, Unreadable> {
-    whole(row, lane, json(row, PAYLOAD, "payload")?.unwrap_or_else(Json::null))
-}
-
-fn whole(row: &Row, lane: Option<Arc<Lane>>, payload: Json) -> Result<Task, Unreadable> {
-    let worker: Option<String> = get(row, WORKER, "worker")?;
-    let (state, hold) = (state(row, STATE)?, hold(row, HOLD, worker.as_deref())?);
-    columns::is_held_as(state, hold.as_ref())?;
-    Ok(Task {
-        id: id(row, ID)?,
-        lane: lane.ok_or(Unreadable("lane"))?,
-        position: Position {
-            state,
-            version: number(row, VERSION, "version")?,
-            attempts: count(row, ATTEMPTS, "attempts")?,
-            crashes: count(row, CRASHES, "crashes")?,
-            cancel_requested: get(row, CANCEL_REQUESTED, "cancel_requested")?,
-        },
-        created_at: instant(row, CREATED_AT, "created_at")?,
-        execute_at: instant(row, EXECUTE_AT, "execute_at")?,
-        due_at: instant(row, DUE_AT, "due_at")?,
-        expires_at: maybe_instant(row, EXPIRES_AT, "expires_at")?,
-        hold,
-        started_at: maybe_instant(row, STARTED_AT, "started_at")?,
-        completed_at: maybe_instant(row, COMPLETED_AT, "completed_at")?,
-        result: json(row, RESULT, "result")?,
-        progress: json(row, PROGRESS, "progress")?,
-        checkpoint: json(row, CHECKPOINT, "checkpoint")?,
-        body: body(row, payload)?,
-        trail: Trail::from_bytes(get(row, TRAIL, "trail")?),
-        worker,
-    })
-}
-
-fn body(row: &Row, payload: Json) -> Result<Body, Unreadable> {
-    let callback = match get::<Option<String>>(row, CALLBACK_URL, "callback_url")? {
-        Some(url) => {
-            let headers = get(row, CALLBACK_HEADERS, "callback_headers")?;
-            Some(Callback { url, headers: columns::map(headers, "callback_headers")? })
-        }
-        None => None,
-    };
-    Ok(Body {
-        payload,
-        callback,
-        retry_policy: columns::policy(get(row, RETRY_POLICY, "retry_policy")?)?,
-        timeout_millis: number(row, TIMEOUT_MILLIS, "timeout_millis")?,
-        metadata: columns::map(get(row, METADATA, "metadata")?, "metadata")?,
-        schedule_id: get::<Option<Uuid>>(row, SCHEDULE_ID, "schedule_id")?.map(ScheduleId::from_uuid),
-        idempotency_key: get(row, IDEMPOTENCY_KEY, "idempotency_key")?,
-        ordering_key: get(row, ORDERING_KEY, "ordering_key")?,
-        dependencies: Dependencies {
-            ids: dependencies::ids(get(row, DEPENDS_ON, "depends_on")?).ok_or(Unreadable("depends_on"))?,
-            on_failure: dependencies::policy(get(row, ON_DEPENDENCY_FAILURE, "on_dependency_failure")?)
-                .ok_or(Unreadable("on_dependency_failure"))?,
-        },
-    })
-}
-
-/// Reads who holds a task from six columns: holder, node, `held_since`, `lease_expires_at`,
-/// `deadline_at`, `lease_millis`. A task that runs is held by its worker, which is not written
-/// twice.
-pub(crate) fn hold(row: &Row, first: usize, worker: Option<&str>) -> Result<Option<Hold>, Unreadable> {
-    let Some(expires_at) = maybe_instant(row, first + 3, "lease_expires_at")? else { return Ok(None) };
-    let holder: Option<&str> = get(row, first, "holder")?;
-    Ok(Some(Hold {
-        worker: holder.or(worker).ok_or(Unreadable("holder"))?.to_owned(),
-        node: get::<Option<i64>>(row, first + 1, "node")?.map(node_from_column),
-        since: instant(row, first + 2, "held_since")?,
-        expires_at,
-        deadline_at: instant(row, first + 4, "deadline_at")?,
-        lease_millis: number(row, first + 5, "lease_millis")?,
-    }))
-}
-
-/// Reads one column as this type.
-pub(crate) fn get<'r, T: FromSql<'r>>(row: &'r Row, column: usize, name: &'static str) -> Result<T, Unreadable> {
+fn get<'r, T: FromSql<'r>>(row: &'r Row, TaskColumn(column, name): TaskColumn) -> Result<T, Unreadable> {
     row.try_get(column).map_err(|_| Unreadable(name))
 }
 
-pub(crate) fn id(row: &Row, column: usize) -> Result<TaskId, Unreadable> {
-    get(row, column, "id").map(TaskId::from_uuid)
+/// A `smallint`, an `integer` or a `bigint`.
+pub(crate) struct Integer(pub i64);
+
+impl<'a> FromSql<'a> for Integer {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(match *kind {
+            Type::INT2 => i16::from_sql(kind, raw)?.into(),
+            Type::INT4 => i32::from_sql(kind, raw)?.into(),
+            _ => i64::from_sql(kind, raw)?,
+        }))
+    }
+
+    accepts!(INT2, INT4, INT8);
 }
 
-pub(crate) fn state(row: &Row, column: usize) -> Result<State, Unreadable> {
-    let code: i16 = get(row, column, "state")?;
-    State::from_code(i64::from(code)).ok_or(Unreadable("state"))
+/// The state of a column, if it is one.
+pub(crate) fn state(row: &Row, column: usize) -> Option<State> {
+    State::from_code(row.get::<_, Integer>(column).0)
 }
 
-/// A version or a count of milliseconds.
-pub(crate) fn number(row: &Row, column: usize, name: &'static str) -> Result<u64, Unreadable> {
-    u64::try_from(get::<i64>(row, column, name)?).map_err(|_| Unreadable(name))
-}
-
-/// A count of attempts or crashes.
-fn count(row: &Row, column: usize, name: &'static str) -> Result<u32, Unreadable> {
-    u32::try_from(get::<i32>(row, column, name)?).map_err(|_| Unreadable(name))
-}
-
-fn instant(row: &Row, column: usize, name: &'static str) -> Result<Timestamp, Unreadable> {
-    get(row, column, name).map(Timestamp::from_millis)
-}
-
-fn maybe_instant(row: &Row, column: usize, name: &'static str) -> Result<Option<Timestamp>, Unreadable> {
-    get::<Option<i64>>(row, column, name).map(|millis| millis.map(Timestamp::from_millis))
-}
-
-fn json(row: &Row, column: usize, name: &'static str) -> Result<Option<Json>, Unreadable> {
-    get::<Option<&str>>(row, column, name)?.map(|text| columns::json(text, name)).transpose()
+/// The index that a column counted from 1 stands for.
+pub(crate) fn index(row: &Row, column: usize) -> usize {
+    usize::try_from(row.get::<_, i64>(column) - 1).expect("invariant: SQL counts from 1")
 }
 
 /// The column of a count of attempts or crashes, saturated to what the column can hold.
@@ -186,4 +79,14 @@ pub(crate) fn count_column(count: u32) -> i32 {
 /// The column of a state.
 pub(crate) fn state_column(state: State) -> i16 {
     i16::from(state.code())
+}
+
+/// A column that is mostly NULL. An empty array costs nothing: a missing element is NULL.
+pub(crate) fn sparse<T>(column: Vec<Option<T>>) -> Vec<Option<T>> {
+    if column.iter().all(Option::is_none) { Vec::new() } else { column }
+}
+
+/// Numbers the rows of classes from 1: one number for each row, in order.
+pub(crate) fn class_numbers<T>(classes: &[&[T]]) -> Vec<i32> {
+    classes.iter().zip(1..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len())).collect()
 }

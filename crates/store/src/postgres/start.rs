@@ -13,14 +13,15 @@ use uuid::Uuid;
 
 use super::change::{self, RowChange};
 use super::fault::Fault;
-use super::get::FoundTask;
 use super::held_rows::{self, HeldRow};
 use super::statements::Sql;
 use super::tid::Tid;
-use super::writer::{Counts, Writer};
+use super::writer::{TransactionEnd, Writer};
 use super::{get, quarantine, row};
 use crate::claims::{self, expect_change, update_task};
 use crate::effects::{Effects, LaneInstant};
+use crate::found_tasks::FoundTask;
+use crate::task_row::ID;
 
 /// Starts tasks; answers in order.
 pub(crate) async fn start(writer: &mut Writer, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
@@ -29,8 +30,7 @@ pub(crate) async fn start(writer: &mut Writer, starts: &[Start]) -> Result<Vec<O
     ids.dedup();
     let rows = writer.session.begin(Sql::StartLook, &[&ids]).await?;
     let found = get::read(&writer.session, &writer.shared.lanes, &rows).await?;
-    let place_of: HashMap<Uuid, Tid> =
-        rows.iter().map(|row| (row.get(row::ID), row.get(row::PLACE_OF_QUEUED))).collect();
+    let place_of: HashMap<Uuid, Tid> = rows.iter().map(|row| (row.get(ID.0), row.get(row::PLACE_OF_QUEUED))).collect();
     let mut decided = StartDecisions::of(writer, starts, found);
     write(writer, &decided, &place_of).await?;
     quarantine::put_away(writer, &decided.unreadable).await?;
@@ -54,7 +54,7 @@ struct StartDecisions {
 
 impl StartDecisions {
     /// Only the first of several starts of a task may start it.
-    fn of(writer: &mut Writer, starts: &[Start], mut found: HashMap<TaskId, FoundTask>) -> Self {
+    fn of(writer: &mut Writer, starts: &[Start], mut found: HashMap<TaskId, FoundTask<TaskId>>) -> Self {
         let now = writer.now();
         let mut decided =
             Self { now, began: Vec::new(), started: Vec::new(), expired: Vec::new(), unreadable: Vec::new() };
@@ -97,27 +97,17 @@ async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap
         decided.expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect();
     let finished = change::finish(&writer.session, &gone).await?;
     change::record(writer, &finished, &gone, decided.now);
-    let notes = std::mem::take(&mut writer.notes);
-    let counts = Counts::take(&mut writer.tally);
-    let (session, slot) = (&writer.session, writer.slot);
+    let (end, session) = (TransactionEnd::of(writer), &writer.session);
     // All rows are locked, so that no write can fail its condition: everything is sent at once.
-    let (written, counted, noted, committed) = tokio::join!(
-        biased;
-        held_rows::write(session, &takes),
-        counts.write(session, slot),
-        notes.write(session),
-        session.run("COMMIT"),
-    );
+    let (written, committed) = tokio::join!(biased; held_rows::write(session, &takes), end.commit(session));
     if committed.as_ref().is_err_and(Fault::breaks_connection) {
         let held = decided.began.iter().zip(&decided.started).filter_map(|((_, task), (id, change))| {
             Some((*id, change.position_after(&task.position), change.hold.as_ref()?))
         });
         writer.shared.in_doubt.note(held, &writer.by(decided.now, Actor::Node));
     }
-    written?;
-    counted?;
-    let noted = noted?;
-    committed?;
-    writer.shared.outbox.wake_resolver(noted);
+    let written = written?;
+    writer.shared.outbox.wake_resolver(committed?);
+    debug_assert_eq!(written, takes.len() as u64, "the rows are locked");
     Ok(())
 }

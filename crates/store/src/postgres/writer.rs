@@ -29,7 +29,7 @@ use super::fault::Fault;
 use super::forecast::Minutes;
 use super::lanes::LaneDirectory;
 use super::limits::LimitsCache;
-use super::outbox::{Outbox, OutboxNotes};
+use super::outbox::{FirstNotes, Outbox, OutboxNotes};
 use super::overdue::LowWatermarks;
 use super::scan_cursors::ScanCursors;
 use super::statements::{OF_WRITERS, Sql};
@@ -247,31 +247,21 @@ impl Writer {
         self.notes = OutboxNotes::default();
     }
 
-    /// Writes how the numbers of live tasks changed and what is left to the resolver, and commits.
+    /// Writes the counts and the notes of the transaction, and commits.
     pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
-        let counts = Counts::take(&mut self.tally);
-        let notes = std::mem::take(&mut self.notes);
-        let (counted, noted, committed) = tokio::join!(
-            biased;
-            counts.write(&self.session, self.slot),
-            notes.write(&self.session),
-            self.session.run("COMMIT"),
-        );
-        counted?;
-        let noted = noted?;
-        committed?;
-        self.shared.outbox.wake_resolver(noted);
-        self.report_freed(&counts);
+        let end = TransactionEnd::of(self);
+        self.shared.outbox.wake_resolver(end.commit(&self.session).await?);
+        self.report_freed(&end);
         Ok(())
     }
 
-    /// Tells whoever waits for a place in a queue that there may be one.
-    fn report_freed(&self, counts: &Counts) {
+    /// Leaves hints for slots of queues that the transaction freed.
+    fn report_freed(&self, end: &TransactionEnd) {
         let shared = &self.shared;
         if shared.limits.is_empty() {
             return;
         }
-        let freed = shared.lanes.peek(tally::freed(counts.changed()));
+        let freed = shared.lanes.peek(tally::freed(end.changed()));
         for lane in freed.iter().filter(|lane| shared.limits.has_places(&lane.key)) {
             shared.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
             shared.notifier.freed(lane.id.number());
@@ -279,25 +269,29 @@ impl Writer {
     }
 }
 
-/// How the numbers of live tasks changed, as columns, and of those that will be due.
-#[derive(Default)]
-pub(crate) struct Counts {
+/// What a transaction writes last: the counts, as columns, the forecast and the notes.
+pub(crate) struct TransactionEnd {
     lanes: Vec<i64>,
     states: Vec<i16>,
     tasks: Vec<i64>,
-    ahead: Minutes,
+    forecast: Minutes,
+    notes: OutboxNotes,
+    slot: i32,
 }
 
-impl Counts {
-    pub(crate) fn take(tally: &mut TransactionTally) -> Self {
+impl TransactionEnd {
+    /// Takes what the transaction has counted and noted.
+    pub(crate) fn of(writer: &mut Writer) -> Self {
+        let Writer { tally, notes, slot, .. } = writer;
         tally.keep();
-        let mut counts = Self { ahead: Minutes::take(&mut tally.forecast), ..Self::default() };
-        for (lane, state, tasks) in tally.take() {
-            counts.lanes.push(lane);
-            counts.states.push(i16::from(state));
-            counts.tasks.push(tasks);
+        let (mut lanes, mut states, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        for (lane, state, change) in tally.take() {
+            lanes.push(lane);
+            states.push(i16::from(state));
+            tasks.push(change);
         }
-        counts
+        let forecast = Minutes::take(&mut tally.forecast);
+        Self { lanes, states, tasks, forecast, notes: std::mem::take(notes), slot: *slot }
     }
 
     fn changed(&self) -> impl Iterator<Item = (i64, u8, i64)> {
@@ -305,17 +299,26 @@ impl Counts {
         self.lanes.iter().zip(states).zip(&self.tasks).map(|((lane, state), tasks)| (*lane, state, *tasks))
     }
 
-    /// Both statements are sent at once: whoever calls this sends the end of the transaction right
-    /// behind them.
-    pub(crate) async fn write(&self, session: &Session, slot: i32) -> Result<(), Fault> {
+    /// Writes all of it and commits. The statements are sent at once, behind what the caller has
+    /// sent. Fails with what the connection was lost by if the commit is in doubt.
+    pub(crate) async fn commit(&self, session: &Session) -> Result<FirstNotes, Fault> {
         let counts = async {
             if !self.lanes.is_empty() {
-                session.execute(Sql::CountsAdd, &[&self.lanes, &self.states, &self.tasks, &slot]).await?;
+                session.execute(Sql::CountsAdd, &[&self.lanes, &self.states, &self.tasks, &self.slot]).await?;
             }
             Ok::<_, Fault>(())
         };
-        let (counted, ahead) = tokio::join!(biased; counts, self.ahead.write(session, slot));
+        let (counted, forecast, noted, committed) = tokio::join!(
+            biased;
+            counts,
+            self.forecast.write(session, self.slot),
+            self.notes.write(session),
+            session.run("COMMIT"),
+        );
         counted?;
-        ahead
+        forecast?;
+        let noted = noted?;
+        committed?;
+        Ok(noted)
     }
 }

@@ -14,6 +14,7 @@ use punctual_core::time::Timestamp;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{ErrorCode, OptionalExtension, params};
 
+use crate::apply_kind::ApplyKind;
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use crate::dependencies;
 use crate::effects::{Effects, LaneInstant};
@@ -46,17 +47,16 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
     {
         return Ok(Applied::Lost);
     }
-    if change.to.is_final() {
+    let Some(kind) = ApplyKind::of(change) else { return Ok(Applied::Lost) };
+    if kind == ApplyKind::Finish {
         return Ok(if finish(session, id, change)? { Applied::Done(None) } else { Applied::Lost });
     }
     let Some(place) = look(session, id, change.from)? else { return Ok(Applied::Lost) };
     if !fits(change, place.state, place.version) || !is_of_tenant(session, place.lane, change.tenant.as_deref())? {
         return Ok(Applied::Lost);
     }
-    if change.from.is_final() {
-        // Only dead letters can be re-driven.
-        let comes_back = change.from == State::DeadLettered;
-        return if comes_back { redrive(session, place, change) } else { Ok(Applied::Lost) };
+    if kind == ApplyKind::Redrive {
+        return redrive(session, place, change);
     }
     let lane = match &change.edit {
         Some(edit) => edit_task(session, &place, edit)?,

@@ -11,7 +11,7 @@ use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
 use crate::claims::{self, EXPIRED_MAX, expect_change, update_task};
-use crate::columns::{Unreadable, node_column, number_column};
+use crate::columns::{Unreadable, count_column, node_column, number_column};
 use crate::effects::{Effects, LaneInstant};
 
 use super::fault::Fault;
@@ -161,9 +161,8 @@ fn due(
     bound: ReadBound,
 ) -> Result<Vec<DueRow>, Fault> {
     let query = session.statements.get(Sql::ClaimDue)?;
-    let most = i64::try_from(bound.rows).unwrap_or(i64::MAX);
     let (due_by, from) = (context.due_by.as_millis(), claims::due_from(context.claimant));
-    let mut rows = query.query((lane.number(), due_by, most, from))?;
+    let mut rows = query.query((lane.number(), due_by, count_column(bound.rows), from))?;
     let (mut due, mut bytes) = (Vec::new(), 0);
     while bytes < bound.bytes
         && let Some(row) = rows.next()?

@@ -12,60 +12,44 @@ use punctual_core::task::NewTask;
 use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
-use super::insert::{create, replay, verdict_of};
+use super::insert::{answer, create, verdict_of};
 use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
-use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
-use crate::submissions::SubmissionVerdict;
+use crate::dependencies::{DependencyBatch, KnownParent, Prerequisites};
+use crate::submissions::{BatchPlan, SubmissionVerdict, member_statuses};
 
 /// Inserts tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
     let verdicts = verdicts_of(session, &tasks)?;
-    let stands: Vec<MemberStatus> = verdicts.iter().map(SubmissionVerdict::member_status).collect();
+    let statuses = member_statuses(&verdicts);
     let none = HashSet::new();
-    let batch = DependencyBatch::new(&tasks, &stands, &none);
+    let batch = DependencyBatch::new(&tasks, &statuses, &none);
     let mut known: HashMap<TaskId, KnownParent> = HashMap::new();
     for id in batch.outside() {
         if let Some((_, found)) = look_up(session, id)? {
             known.insert(id, found);
         }
     }
-    let plans = batch.plan(&known);
-    let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
+    let BatchPlan { verdicts, waits, refused } = BatchPlan::new(&tasks, &batch, &known, verdicts);
+    for task in refused.into_iter().map(|place| &tasks[place]) {
+        expect(session, task, -1)?;
+        free_key(session, task)?;
+    }
     let mut edges: Vec<(TaskId, Prerequisites)> = Vec::new();
     let mut answers = Vec::with_capacity(tasks.len());
-    for ((task, verdict), plan) in tasks.into_iter().zip(verdicts).zip(plans) {
-        answers.push(match (plan, verdict) {
-            (MemberPlan::Unknown(missing), verdict) => {
-                // A task whose queue is full was not counted, and its key was not taken.
-                if matches!(verdict, SubmissionVerdict::New) {
-                    expect(session, &task, -1)?;
-                    free_key(session, &task)?;
-                }
-                refused.insert(task.id, missing);
-                Inserted::UnknownDependency(missing)
-            }
-            (MemberPlan::Create(waits), _) => {
-                expect(session, &task, -1)?;
-                let id = task.id;
-                let answer = create(session, task, &waits)?;
-                if matches!(answer, Inserted::Created(_)) {
-                    edges.push((id, waits));
-                }
-                answer
-            }
-            (MemberPlan::Stays, SubmissionVerdict::QueueFull(queue)) => Inserted::QueueFull(queue),
-            (MemberPlan::Stays, SubmissionVerdict::KeyReused(first)) => Inserted::KeyReused(first),
-            (MemberPlan::Stays, SubmissionVerdict::UnknownDependency(missing)) => Inserted::UnknownDependency(missing),
-            (MemberPlan::Stays, SubmissionVerdict::Replay(first)) => match refused.get(&first) {
-                Some(missing) => Inserted::UnknownDependency(*missing),
-                None => replay(session, first)?,
-            },
-            (MemberPlan::Stays, SubmissionVerdict::New) => {
-                return Err(Fault::Corrupt(format!("{} was left without a plan", task.id)));
-            }
-        });
+    for ((task, verdict), waits) in tasks.into_iter().zip(verdicts).zip(waits) {
+        if verdict != SubmissionVerdict::New {
+            answers.push(answer(session, verdict, task)?);
+            continue;
+        }
+        expect(session, &task, -1)?;
+        let id = task.id;
+        let answer = create(session, task, &waits)?;
+        if matches!(answer, Inserted::Created(_)) {
+            edges.push((id, waits));
+        }
+        answers.push(answer);
     }
     for (child, waits) in edges {
         add_edges(session, child, &waits)?;

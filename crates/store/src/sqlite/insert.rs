@@ -31,7 +31,13 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 }
 
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
-    match verdict_of(session, &task)? {
+    let verdict = verdict_of(session, &task)?;
+    answer(session, verdict, task)
+}
+
+/// Answers for a task without prerequisites; a new one is written.
+pub(crate) fn answer(session: &mut Session<'_>, verdict: SubmissionVerdict, task: NewTask) -> Result<Inserted, Fault> {
+    match verdict {
         SubmissionVerdict::New => create(session, task, &Prerequisites::default()),
         SubmissionVerdict::Replay(first) => replay(session, first),
         SubmissionVerdict::KeyReused(first) => Ok(Inserted::KeyReused(first)),
@@ -112,10 +118,10 @@ fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<
 }
 
 /// The task that was submitted before.
-pub(crate) fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
+fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
     match get::by_id(session, first)? {
         Some(Ok(task)) => Ok(Inserted::Replayed(task)),
-        Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
+        Some(Err(bad)) => Err(Fault::Corrupt(bad.describe(first))),
         // Its history was pruned before its key. The task ran, so that it is not run again.
         None if !is_known(session, first)? => Ok(Inserted::KeyReused(first)),
         None => Err(Fault::Corrupt(format!("{first} has an idempotency key but no row"))),

@@ -14,7 +14,7 @@ use rusqlite::OptionalExtension;
 use crate::listing;
 
 use super::fault::Fault;
-use super::get::{self, FoundTask};
+use super::get::{self, FoundRow};
 use super::list_source::{ListRow, Source, Sources};
 use super::session::Session;
 use super::statements::Sql;
@@ -78,8 +78,8 @@ fn walk(session: &mut Session<'_>, filter: &Filter, limit: usize, source: &mut S
                     listed.page.tasks.push(task);
                 }
                 Some(Ok(_)) | None => {}
-                Some(Err(bad)) if candidate.is_live => listed.unreadable.push(bad.seq),
-                Some(Err(bad)) => session.complain(bad.seq, candidate.id, bad.fault),
+                Some(Err(bad)) if candidate.is_live => listed.unreadable.push(bad.row),
+                Some(Err(bad)) => session.complain(bad.row, candidate.id, bad.fault),
             }
         }
         if listed.page.tasks.len() >= limit || spent >= BUDGET || bytes >= PAGE_BYTES {
@@ -146,6 +146,6 @@ fn fits(
     Ok(fits)
 }
 
-fn read(session: &mut Session<'_>, candidate: &ListRow) -> Result<FoundTask, Fault> {
+fn read(session: &mut Session<'_>, candidate: &ListRow) -> Result<FoundRow, Fault> {
     if candidate.is_live { get::live(session, candidate.seq) } else { get::finished(session, candidate.seq) }
 }

@@ -6,9 +6,10 @@ use punctual_core::ids::TaskId;
 use punctual_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Rows};
 
+use crate::task_row::{self, TaskColumn};
+
 use super::fault::Fault;
 use super::list::From;
-use super::row;
 use super::statements::Sql;
 
 /// A row that may be part of a listing.
@@ -130,7 +131,7 @@ impl Stream<'_> {
         for rows in &mut self.rows {
             if let Some(open) = rows {
                 while let Some(found) = open.next()? {
-                    let Ok(id) = row::id(found, 1) else {
+                    let Ok(id) = task_row::id(found, TaskColumn(1, "id")) else {
                         self.nameless.push(found.get(0)?);
                         continue;
                     };

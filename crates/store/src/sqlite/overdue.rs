@@ -7,7 +7,8 @@ use punctual_core::ids::NodeId;
 use punctual_core::task::Task;
 use rusqlite::{OptionalExtension, Params};
 
-use crate::columns::node_column;
+use crate::columns::{count_column, node_column};
+use crate::found_tasks::FoundTasks;
 
 use super::fault::Fault;
 use super::get;
@@ -15,16 +16,12 @@ use super::quarantine;
 use super::session::Session;
 use super::statements::Sql;
 
-/// The overdue tasks that were found.
-#[derive(Default)]
-pub(crate) struct Overdue {
-    pub tasks: Vec<Task>,
-    /// The numbers of rows that are unreadable or astray.
-    pub unreadable: Vec<i64>,
-}
-
-/// Finds overdue tasks, each once. Every query seeks in an index and reads overdue rows only.
-pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) -> Result<Overdue, Fault> {
+/// Finds overdue tasks, each once, and rows that are unreadable or astray. Every query seeks in an index and reads overdue rows only.
+pub(crate) fn overdue(
+    session: &mut Session<'_>,
+    dead: &[NodeId],
+    limit: usize,
+) -> Result<FoundTasks<Task, i64>, Fault> {
     let now = session.now();
     let dead: BTreeSet<i64> = dead.iter().copied().map(node_column).collect();
     let mut found: BTreeSet<i64> = BTreeSet::new();
@@ -34,7 +31,7 @@ pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) 
         gather(session, Sql::HeldWithoutEnd, (node, room(limit, &found)), &mut found)?;
     }
     gather(session, Sql::WaitingExpired, (now.as_millis(), room(limit, &found)), &mut found)?;
-    let mut overdue = Overdue::default();
+    let mut overdue = FoundTasks::default();
     for seq in found {
         match get::live(session, seq)? {
             Some(Ok(task)) if !quarantine::is_astray(session, seq)? => overdue.tasks.push(task),
@@ -75,5 +72,5 @@ fn gather(
 }
 
 fn room(limit: usize, found: &BTreeSet<i64>) -> i64 {
-    i64::try_from(limit.saturating_sub(found.len())).unwrap_or(i64::MAX)
+    count_column(limit.saturating_sub(found.len()))
 }

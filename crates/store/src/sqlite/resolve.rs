@@ -12,6 +12,7 @@ use super::fault::Fault;
 use super::outbox::{self, Ordering};
 use super::session::Session;
 use super::statements::Sql;
+use crate::blocked_child::{DeadLetterEnd, ended_as};
 use crate::columns::count_column;
 use crate::review::{self, behind};
 
@@ -65,24 +66,13 @@ pub(crate) fn review(session: &mut Session<'_>, place: ReviewCursor) -> Result<R
     Ok(next)
 }
 
-/// How a task finished that was a dead letter once.
-#[derive(Clone, Copy, Debug)]
-struct DeadLetterEnd {
-    /// It still is one, and its queue holds the tasks behind it.
-    holds: bool,
-    state: State,
-}
-
 /// How a task finished, if it did.
 fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<DeadLetterEnd>, Fault> {
     let query = session.statements.get(Sql::DeadLetter)?;
-    let letter = query.query_row([seq], |row| Ok(DeadLetterEnd { holds: row.get(0)?, state: ended_as(row.get(1)?) }));
+    let letter = query.query_row([seq], |row| {
+        Ok(DeadLetterEnd { holds: row.get(0)?, state: ended_as(State::from_code(row.get(1)?)) })
+    });
     Ok(letter.optional()?)
-}
-
-/// The state in which a task finished; an unreadable one counts as failed.
-fn ended_as(state: i64) -> State {
-    State::from_code(state).unwrap_or(State::Failed)
 }
 
 /// Whether a task is a dead letter whose queue holds the tasks behind it.

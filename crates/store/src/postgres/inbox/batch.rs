@@ -18,8 +18,9 @@ use super::super::dependents;
 use super::super::fault::Fault;
 use super::super::insert::{NewRows, count, submitted_before};
 use super::super::statements::Sql;
-use super::super::writer::{Counts, Writer};
+use super::super::writer::{TransactionEnd, Writer};
 use super::{EnqueuedTask, InboxValidator};
+use crate::columns::count_column;
 use crate::submissions::SubmissionVerdict;
 
 /// Rows that are taken at once …
@@ -119,24 +120,17 @@ impl Batches<'_> {
         }
         let new = new_ones(&tasks, &verdicts, &mut settled);
         count(&mut self.writer, &tasks, &lanes, &new, &[]);
-        let counts = Counts::take(&mut self.writer.tally);
-        let notes = std::mem::take(&mut self.writer.notes);
-        let (session, slot) = (&self.writer.session, self.writer.slot);
+        let (end, session) = (TransactionEnd::of(&mut self.writer), &self.writer.session);
         let columns = NewRows::of(&tasks, &lanes, &new, &[]);
-        // Everything is sent at once; the answers are looked at in the order in which they come.
-        let (written, counted, noted, removed, committed) = tokio::join!(biased;
+        // Everything is sent at once; the answers are checked in the order in which they come.
+        let (written, removed, committed) = tokio::join!(biased;
             columns.write(session, Sql::TaskInsert),
-            counts.write(session, slot),
-            notes.write(session),
             self.settle(&settled),
-            session.run("COMMIT"),
+            end.commit(session),
         );
         written?;
-        counted?;
-        let noted = noted?;
         removed?;
-        committed?;
-        self.writer.shared.outbox.wake_resolver(noted);
+        self.writer.shared.outbox.wake_resolver(committed?);
         log_refused(&settled);
         self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
         Ok(found)
@@ -231,8 +225,7 @@ fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(U
 
 fn found(rows: &[Row]) -> TakenPart {
     let bytes: usize = rows.iter().map(|row| row.get::<_, &str>(3).len()).sum();
-    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    if count(rows.len()) >= BATCH_ROWS_MAX || count(bytes) >= BATCH_BYTES_MAX {
+    if count_column(rows.len()) >= BATCH_ROWS_MAX || count_column(bytes) >= BATCH_BYTES_MAX {
         TakenPart::Some
     } else {
         TakenPart::All

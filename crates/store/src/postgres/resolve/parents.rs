@@ -7,9 +7,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::{By, Change, Event, Position, State};
-use punctual_core::task::OnDependencyFailure;
-use punctual_core::time::Timestamp;
+use punctual_core::state::{Change, State};
 use punctual_core::trail::Actor;
 use punctual_core::upkeep::Resolved;
 use tokio_postgres::Row;
@@ -17,13 +15,12 @@ use uuid::Uuid;
 
 use super::super::change::{self, RowChange};
 use super::super::fault::Fault;
-use super::super::row::state_column;
+use super::super::row::{self, state_column};
 use super::super::statements::Sql;
 use super::super::writer::Writer;
-use super::{ended_as, letters, tell};
-use crate::claims::expect_change;
+use super::{announce, letters};
+use crate::blocked_child::{BlockedChild, ChildStep, ParentEnd, ended_as};
 use crate::columns::count_column;
-use crate::dependencies;
 use crate::effects::Effects;
 
 /// Notes that one step works off …
@@ -90,7 +87,7 @@ async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
         let last = notes.iter().map(|row| row.get::<_, i64>(0)).max().unwrap_or(from);
         writer.shared.outbox.parents.note(last.saturating_add(1));
     }
-    Ok(Resolved { waiting: tell(writer, &released.waiting).await?, tasks: released.tasks, more })
+    Ok(Resolved { waiting: announce(writer, &released.waiting).await?, tasks: released.tasks, more })
 }
 
 /// Releases the children of finished parents, and theirs if that finishes them. Returns what is
@@ -108,7 +105,7 @@ async fn follow(
         }
         let parents: Vec<Uuid> = ended.iter().map(|ended| ended.parent).collect();
         let rows = writer.session.query(Sql::EdgeTake, &[&parents, &count_column(room)]).await?;
-        let place = |row: &Row| usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or_default();
+        let place = |row: &Row| row::index(row, 0);
         // The last parent may have more edges, and nothing was read of the parents behind it.
         let complete = rows.last().filter(|_| rows.len() == room).map_or(ended.len(), place);
         room -= rows.len();
@@ -124,7 +121,7 @@ async fn follow(
 
 /// Reads what the notes mean by now. A dead letter may have been re-driven or removed since.
 async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
-    let dead = |row: &&Row| ended_as(row, 2) == State::DeadLettered;
+    let dead = |row: &&Row| ended_as(row::state(row, 2)) == State::DeadLettered;
     let dead_ones: Vec<Uuid> = notes.iter().filter(dead).map(|row| row.get(1)).collect();
     let known = letters(&writer.session, &dead_ones).await?;
     let missing: Vec<Uuid> = dead_ones.iter().copied().filter(|letter| !known.contains_key(letter)).collect();
@@ -143,7 +140,7 @@ async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
         }
         let end = |state: State| EndedParent { seq: Some(seq), parent, state };
         if !dead(&row) {
-            ends.ended.push(end(ended_as(row, 2)));
+            ends.ended.push(end(ended_as(row::state(row, 2))));
             continue;
         }
         match known.get(&parent) {
@@ -158,15 +155,6 @@ async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
         }
     }
     Ok(ends)
-}
-
-/// A task that waits for its parents.
-struct BlockedChild {
-    id: Uuid,
-    position: Position,
-    due_at: i64,
-    blockers: i32,
-    on_failure: OnDependencyFailure,
 }
 
 /// What the step did to the children.
@@ -188,20 +176,27 @@ async fn release(
     let ids: BTreeSet<Uuid> = edges.iter().map(|(_, child)| *child).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let rows = writer.session.query(Sql::ChildLock, &[&ids, &state_column(State::Blocked)]).await?;
-    let children: Vec<BlockedChild> = rows.iter().filter_map(child).collect();
-    // Per child: how many edges are gone, and the first parent that failed it.
-    let mut gone: HashMap<Uuid, (i32, Option<&EndedParent>)> = HashMap::new();
+    // Per child: how many edges are gone, and the end of the first parent that did not complete.
+    let mut gone: HashMap<TaskId, (i64, ParentEnd)> = HashMap::new();
     for (ended, child) in edges {
-        let (count, failed) = gone.entry(*child).or_default();
+        let end = ParentEnd { id: Some(TaskId::from_uuid(ended.parent)), state: ended.state };
+        let (count, first) = gone.entry(TaskId::from_uuid(*child)).or_insert((0, end));
         *count += 1;
-        *failed = failed.or(Some(*ended).filter(|ended| ended.state != State::Completed));
+        if first.state == State::Completed {
+            *first = end;
+        }
     }
-    let now = writer.now();
-    let by = writer.by(now, Actor::Resolver);
+    let by = writer.by(writer.now(), Actor::Resolver);
     let mut decided = ChildDecisions::default();
-    for child in &children {
-        if let Some((count, failed)) = gone.get(&child.id) {
-            decided.decide(child, *count, *failed, now, &by);
+    for child in rows.iter().filter_map(|row| BlockedChild::read(row).ok()) {
+        let Some((count, end)) = gone.get(&child.id) else { continue };
+        match child.decide(*count, *end, &by) {
+            ChildStep::Finish(change) => decided.failed.push((child.id, change)),
+            ChildStep::Unblock(change) => decided.unblocked.push((child.id, change)),
+            ChildStep::Wait(left) => {
+                decided.counted.0.push(child.id.uuid());
+                decided.counted.1.push(i32::try_from(left).unwrap_or(i32::MAX));
+            }
         }
     }
     write(writer, &decided, released).await
@@ -213,25 +208,6 @@ struct ChildDecisions {
     counted: (Vec<Uuid>, Vec<i32>),
     unblocked: Vec<(TaskId, Change)>,
     failed: Vec<(TaskId, Change)>,
-}
-
-impl ChildDecisions {
-    fn decide(&mut self, child: &BlockedChild, count: i32, failed: Option<&EndedParent>, now: Timestamp, by: &By<'_>) {
-        let left = child.blockers.saturating_sub(count);
-        let id = TaskId::from_uuid(child.id);
-        let failed = failed.filter(|_| child.on_failure != OnDependencyFailure::Run);
-        if let Some(EndedParent { parent, state, .. }) = failed {
-            let parent = Some((TaskId::from_uuid(*parent), *state));
-            let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail, parent };
-            self.failed.push((id, expect_change(&child.position, event, by)));
-        } else if left <= 0 {
-            let due_at = Timestamp::from_millis(child.due_at).max(now);
-            self.unblocked.push((id, expect_change(&child.position, Event::Unblock(due_at), by)));
-        } else {
-            self.counted.0.push(child.id);
-            self.counted.1.push(left);
-        }
-    }
 }
 
 async fn write(
@@ -264,22 +240,4 @@ async fn write(
 
 fn wanted(changes: &[(TaskId, Change)]) -> Vec<RowChange<'_>> {
     changes.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect()
-}
-
-fn child(row: &Row) -> Option<BlockedChild> {
-    let number = |at: usize| u64::try_from(row.get::<_, i64>(at)).ok();
-    let count = |at: usize| u32::try_from(row.get::<_, i32>(at)).ok();
-    Some(BlockedChild {
-        id: row.get(0),
-        position: Position {
-            state: State::Blocked,
-            version: number(1)?,
-            attempts: count(2)?,
-            crashes: count(3)?,
-            cancel_requested: false,
-        },
-        due_at: row.get(4),
-        blockers: row.get::<_, Option<i32>>(5).unwrap_or_default(),
-        on_failure: dependencies::policy(row.get(6))?,
-    })
 }

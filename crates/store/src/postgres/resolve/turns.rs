@@ -16,7 +16,7 @@ use super::super::fault::Fault;
 use super::super::row::state_column;
 use super::super::statements::Sql;
 use super::super::writer::Writer;
-use super::{letters, tell};
+use super::{announce, letters};
 use crate::ordering::{TurnChoice, TurnDecision, TurnRow};
 
 /// Notes that are worked off at once.
@@ -50,7 +50,7 @@ async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
     if more && let Some(last) = notes.iter().map(|row| row.get::<_, i64>(0)).max() {
         writer.shared.outbox.turns.note(last + 1);
     }
-    Ok(Resolved { tasks: waiting.len(), waiting: tell(writer, &waiting).await?, more })
+    Ok(Resolved { tasks: waiting.len(), waiting: announce(writer, &waiting).await?, more })
 }
 
 /// Locks the keys of the notes and reads their turns, with the dead letters that the notes name.

@@ -3,13 +3,9 @@
 //! The end of a child leaves a note like any other, so that a chain is followed note by note.
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::{Event, Position, State};
-use punctual_core::task::OnDependencyFailure;
-use punctual_core::time::Timestamp;
+use punctual_core::state::State;
 use punctual_core::trail::Actor;
 use punctual_core::upkeep::Resolved;
-use rusqlite::OptionalExtension;
-use uuid::Uuid;
 
 use super::super::apply::{self, lane_of};
 use super::super::fault::Fault;
@@ -17,10 +13,9 @@ use super::super::obstacles::stands;
 use super::super::outbox::{self, NotedRow, Ordering};
 use super::super::session::Session;
 use super::super::statements::Sql;
-use super::{ended_as, is_live, letter_of};
-use crate::claims::expect_change;
+use super::{is_live, letter_of};
+use crate::blocked_child::{BlockedChild, ChildStep, ParentEnd, ended_as};
 use crate::columns::count_column;
-use crate::dependencies;
 use crate::effects::{Effects, LaneInstant};
 
 /// Notes that are read at once.
@@ -43,12 +38,13 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
                 return Ok(resolved);
             }
             notes_left -= 1;
-            if let Some(state) = end(session, parent, ended_as(state))? {
-                let ended = EndedParent { parent, id: name(session, parent, state)?, state };
+            if let Some(state) = end(session, parent, ended_as(State::from_code(state)))? {
+                let end = ParentEnd { id: name(session, parent, state)?, state };
                 let children = children(session, parent, room)?;
                 room -= children.len();
                 for child in children {
-                    release(session, &ended, child, &mut resolved)?;
+                    session.statements.get(Sql::EdgeRemove)?.execute([parent, child])?;
+                    release(session, end, child, &mut resolved)?;
                 }
                 if room == 0 {
                     // There may be more of this one.
@@ -106,67 +102,34 @@ fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i
     Ok(children)
 }
 
-/// A parent that has finished.
-struct EndedParent {
-    parent: i64,
-    id: Option<TaskId>,
-    state: State,
-}
-
-/// A task that waits for its parents.
-struct BlockedChild {
-    id: TaskId,
-    lane: i64,
-    position: Position,
-    due_at: i64,
-    blockers: i64,
-    ordering: Option<Ordering>,
-    on_failure: OnDependencyFailure,
-}
-
-/// Removes an edge, and releases or fails its child.
-fn release(session: &mut Session<'_>, ended: &EndedParent, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
-    session.statements.get(Sql::EdgeRemove)?.execute([ended.parent, seq])?;
-    let Some(child) = look_at(session, seq)? else { return Ok(()) };
-    let now = session.now();
-    let by = session.by(now, Actor::Resolver);
-    if ended.state != State::Completed && child.on_failure != OnDependencyFailure::Run {
-        let parent = ended.id.map(|id| (id, ended.state));
-        let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail, parent };
-        apply::finish(session, child.id, &expect_change(&child.position, event, &by))?;
-        resolved.tasks += 1;
-    } else if child.blockers > 1 {
-        session.statements.get(Sql::ChildCount)?.execute([seq, child.blockers - 1])?;
-    } else {
-        let due_at = Timestamp::from_millis(child.due_at).max(now);
-        let change = expect_change(&child.position, Event::Unblock(due_at), &by);
-        apply::change_task(session, seq, &change)?;
-        let row = NotedRow { seq, ordering: child.ordering, awaited: false };
-        outbox::record(session, &Effects::in_place(&change, LaneInstant { lane: child.lane, due_at }), &row)?;
-        resolved.waiting.push((lane_of(session, child.lane)?, due_at));
-        resolved.tasks += 1;
+/// Releases or fails a child after one of its parents has finished.
+fn release(session: &mut Session<'_>, end: ParentEnd, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
+    let Some((child, lane, ordering)) = look_at(session, seq)? else { return Ok(()) };
+    let by = session.by(session.now(), Actor::Resolver);
+    match child.decide(1, end, &by) {
+        ChildStep::Wait(blockers) => {
+            session.statements.get(Sql::ChildCount)?.execute([seq, blockers])?;
+            return Ok(());
+        }
+        ChildStep::Finish(change) => {
+            apply::finish(session, child.id, &change)?;
+        }
+        ChildStep::Unblock(change) => {
+            apply::change_task(session, seq, &change)?;
+            let due_at = change.due_at.unwrap_or(by.now);
+            let row = NotedRow { seq, ordering, awaited: false };
+            outbox::record(session, &Effects::in_place(&change, LaneInstant { lane, due_at }), &row)?;
+            resolved.waiting.push((lane_of(session, lane)?, due_at));
+        }
     }
+    resolved.tasks += 1;
     Ok(())
 }
 
-fn look_at(session: &mut Session<'_>, seq: i64) -> Result<Option<BlockedChild>, Fault> {
-    let child = session.statements.get(Sql::ChildGet)?.query_row([seq], |row| {
-        let policy: Option<String> = row.get(8)?;
-        Ok(BlockedChild {
-            id: TaskId::from_uuid(Uuid::from_bytes(row.get(0)?)),
-            lane: row.get(1)?,
-            position: Position {
-                state: State::Blocked,
-                version: row.get::<_, i64>(2)?.try_into().unwrap_or_default(),
-                attempts: row.get(3)?,
-                crashes: row.get(4)?,
-                cancel_requested: false,
-            },
-            due_at: row.get(5)?,
-            blockers: row.get::<_, Option<i64>>(6)?.unwrap_or_default(),
-            ordering: row.get(7)?,
-            on_failure: dependencies::policy(policy.as_deref()).unwrap_or_default(),
-        })
-    });
-    Ok(child.optional()?)
+/// A blocked child with its lane and its ordering key; none if it does not wait any more.
+fn look_at(session: &mut Session<'_>, seq: i64) -> Result<Option<(BlockedChild, i64, Option<Ordering>)>, Fault> {
+    let mut rows = session.statements.get(Sql::ChildGet)?.query([seq])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let Ok(child) = BlockedChild::read(row) else { return Ok(None) };
+    Ok(Some((child, row.get(7)?, row.get(8)?)))
 }
