@@ -2,6 +2,7 @@
 //! call it.
 
 use punctual_core::ids::TaskId;
+use punctual_core::queues::{OnDeadLetter, Settings};
 use punctual_core::state::{By, Change, Event, Position, State};
 use punctual_core::task::OnDependencyFailure;
 use punctual_core::time::Timestamp;
@@ -34,6 +35,19 @@ pub(crate) struct DeadLetterEnd {
     /// It still is one, and its queue holds the tasks behind it.
     pub holds: bool,
     pub state: State,
+}
+
+impl DeadLetterEnd {
+    /// A finished task in a queue with these settings. Unreadable settings hold, for that can be
+    /// undone: the next review after they were set again releases what waits.
+    pub(crate) fn of(state: Option<State>, settings: Option<&str>) -> Self {
+        let holds = |settings: &str| {
+            serde_json::from_str(settings)
+                .map_or(true, |settings: Settings| settings.on_dead_letter == OnDeadLetter::Hold)
+        };
+        let is_letter = state == Some(State::DeadLettered);
+        Self { holds: is_letter && settings.is_some_and(holds), state: ended_as(state) }
+    }
 }
 
 /// What becomes of a child.

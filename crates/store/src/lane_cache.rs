@@ -45,6 +45,7 @@ impl LaneCache {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(lane);
+        debug_assert!(self.young.len() <= self.generation_max && self.old.len() <= self.generation_max);
     }
 }
 

@@ -81,6 +81,7 @@ impl Allowance {
 
     /// Counts tasks that were taken.
     pub(crate) fn take(&mut self, tasks: usize) {
+        debug_assert!(tasks <= self.left, "a claim takes no more than its allowance");
         if !matches!(self.bottleneck, Bottleneck::Never) {
             self.left = self.left.saturating_sub(tasks);
         }

@@ -106,6 +106,7 @@ impl<T: Copy + Eq> TurnDecision<T> {
 
     /// Chooses the first waiting task of the key.
     pub(crate) fn choose_first(&mut self, first: Option<T>) {
+        debug_assert!(self.held_by.is_none() && !self.is_settled, "the turn is still open");
         self.settle_on(first);
     }
 

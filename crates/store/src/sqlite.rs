@@ -1,9 +1,9 @@
 //! The embedded store: one SQLite database in a directory of its own.
 //!
-//! One thread writes (`writer`), a few read beside it (`reader`), and `ports` makes
-//! jobs for them out of calls. Each verb of the store is a file of its own, and each SQL
-//! statement one under `src/sql/sqlite`. What is acknowledged is on the disk: the log is
-//! synced at every commit, and no answer is given before it.
+//! One thread writes (`writer`), a few read beside it (`reader`), and `ports` turns calls into jobs
+//! for them. Each verb of the store is a file of its own, and each SQL statement a file under
+//! `src/sql/sqlite`. An acknowledged write is on the disk: the log is synced at every commit, before
+//! the answer.
 
 mod apply;
 mod breakers;
@@ -87,30 +87,29 @@ use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads that read beside the writer.
+    /// The number of threads that read beside the writer.
     pub readers: usize,
-    /// Calls of one kind that may wait before further ones are refused as overloaded.
+    /// The maximum number of calls of one class that wait; further ones are refused as overloaded.
     pub queue_jobs: usize,
-    /// Tasks that waiting calls of one kind may be about, likewise.
+    /// The maximum number of tasks in the waiting calls of one class.
     pub queue_rows: usize,
-    /// Bytes that waiting calls of one kind may hold, likewise.
+    /// The maximum number of bytes in the waiting calls of one class.
     pub queue_bytes: usize,
-    /// Further calls are refused as well once the first of those that wait has waited for this
-    /// long.
+    /// Further calls are also refused once the oldest waiting call has waited this long.
     pub queue_age: Duration,
-    /// Calls that are committed together at the most.
+    /// The maximum number of calls in one transaction.
     pub group_jobs: usize,
-    /// Tasks that are committed together, about.
+    /// About how many tasks one transaction changes at most.
     pub group_rows: usize,
-    /// Pages in the log after which they are moved into the database.
+    /// The number of pages in the log at which a checkpoint begins.
     pub checkpoint_pages: u32,
-    /// What the log's file is cut to when it has grown beyond it.
+    /// The size to which the log's file is cut when it has grown beyond it.
     pub log_limit_bytes: i64,
-    /// Memory for pages of the database that the writer keeps.
+    /// The size of the writer's page cache.
     pub writer_cache_bytes: usize,
-    /// The same for each reader.
+    /// The size of each reader's page cache.
     pub reader_cache_bytes: usize,
-    /// Lanes that the writer remembers.
+    /// The number of lanes that the writer caches.
     pub cached_lanes: usize,
 }
 
@@ -156,7 +155,7 @@ pub enum OpenError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         reason: String,
     },
     /// Another process has it open.
@@ -165,7 +164,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// This binary was built with a SQLite that must not be trusted with data.
+    /// This binary contains a SQLite that can corrupt data.
     #[error("this binary contains SQLite {found}, which can corrupt a database under load: 3.51.3 or newer is needed")]
     OldSqlite {
         /// The version that it contains.
@@ -184,13 +183,12 @@ pub enum OpenError {
     Database {
         /// The directory.
         path: PathBuf,
-        /// What SQLite or the operating system says.
+        /// The error of SQLite or the operating system.
         reason: String,
     },
 }
 
-/// The embedded store: tasks, leases, partitions and the registry (see the module). Clones share
-/// it.
+/// The embedded store, behind all ports (see the module). Clones share it.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,
@@ -202,9 +200,9 @@ struct Shared {
     damage: Arc<DamageMonitor>,
     fullness: Arc<Fullness>,
     limit_watch: Arc<LimitWatch>,
-    /// Told when something is left to the resolver.
+    /// Notified when a commit leaves notes for the resolver.
     left: Arc<Notify>,
-    /// How far what is held was reviewed.
+    /// Where the next review begins.
     reviewed: Mutex<ReviewCursor>,
     walks: Mutex<Walks>,
     threads: Mutex<Option<Threads>>,
@@ -216,9 +214,8 @@ struct Threads {
 }
 
 impl SqliteStore {
-    /// Opens the store in `directory`, which is made if it is missing, and brings its schema up to
-    /// date. `clock` is the store's clock from now on, and `node` the process in whose name it
-    /// takes tasks.
+    /// Opens the store in `directory` and migrates its schema. A missing directory is made. `clock`
+    /// becomes the store's clock, and `node` is the process that its claims name.
     pub fn open(
         directory: impl AsRef<Path>,
         clock: Arc<dyn Clock>,
@@ -272,7 +269,7 @@ impl SqliteStore {
         &self.shared.walks
     }
 
-    /// Writes a trifle and reads it, unless the file is known to be damaged or the disk to be full.
+    /// Writes and reads one row, unless the file is known to be damaged or the disk to be full.
     async fn check(&self) -> Result<(), StoreError> {
         self.shared.damage.verdict()?;
         self.shared.fullness.verdict()?;
@@ -287,12 +284,11 @@ impl SqliteStore {
         };
         match self.readers().call(read).await? {
             1 => Ok(()),
-            _ => Err(StoreError::Corrupt("what was written is not there".to_owned())),
+            _ => Err(StoreError::Corrupt("the row that was written is missing".to_owned())),
         }
     }
 
-    /// Hands live rows that a reader could not read to the writer, which looks again and takes them
-    /// out of the way.
+    /// Has the writer read these live rows again and quarantine those that are unreadable.
     async fn review(&self, rows: Vec<i64>) {
         if rows.is_empty() {
             return;
@@ -305,8 +301,8 @@ impl SqliteStore {
         }
     }
 
-    /// Does what waits, writes everything into one file, and closes it. The threads are waited for,
-    /// the readers first: they would keep the writer from emptying the log.
+    /// Finishes the waiting calls, moves everything into one file, and closes it. The readers end
+    /// first: they would keep the writer from emptying the log.
     async fn close(&self) -> Result<(), StoreError> {
         let Some(threads) = self.shared.threads.lock().take() else { return Err(closed()) };
         let shared = Arc::clone(&self.shared);
@@ -323,7 +319,7 @@ impl SqliteStore {
     }
 }
 
-/// A store that is dropped without being closed ends its threads when they have done what waits.
+/// A store that is dropped without being closed ends its threads after the waiting calls.
 impl Drop for Shared {
     fn drop(&mut self) {
         self.readers.close();
@@ -331,15 +327,14 @@ impl Drop for Shared {
     }
 }
 
-/// A database that is open for migrations only, with its directory locked.
+/// Runs migrations on a database whose directory it has locked.
 pub struct Migrator {
     directory: Directory,
     connection: Connection,
 }
 
 impl Migrator {
-    /// Opens the database in `directory`, and makes both if they are missing, without looking at
-    /// the schema.
+    /// Opens the database in `directory` without a check of its schema. Missing ones are made.
     pub fn open(directory: &Path, options: &Options) -> Result<Self, OpenError> {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });
@@ -350,17 +345,17 @@ impl Migrator {
         Ok(Self { directory, connection })
     }
 
-    /// Applies every migration that is missing; gives their numbers.
+    /// Applies every missing migration; returns their numbers.
     pub fn up(&mut self, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
         migrations::up(&mut self.connection, now)
     }
 
-    /// Takes back every migration above `to`; gives their numbers.
+    /// Reverts every migration above `to`; returns their numbers.
     pub fn down(&mut self, to: u32) -> Result<Vec<u32>, MigrationError> {
         migrations::down(&mut self.connection, to)
     }
 
-    /// Whether it holds tasks, live or finished; a database without our tables holds none.
+    /// Whether it holds tasks, live or finished. A database without our tables holds none.
     pub fn has_tasks(&self) -> bool {
         let last = self.connection.query_row(Sql::BodyLast.text(), [], |row| row.get::<_, i64>(0));
         last.is_ok_and(|seq| seq > 0)

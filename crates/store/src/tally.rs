@@ -96,6 +96,7 @@ impl TransactionTally {
         let changed = self.group.drain().filter(|(_, tasks)| *tasks != 0);
         let mut changed: Vec<_> = changed.map(|((lane, state), tasks)| (lane, state, tasks)).collect();
         changed.sort_unstable();
+        debug_assert!(self.job.is_empty(), "a job is kept or forgotten before the commit");
         changed
     }
 }

@@ -172,6 +172,7 @@ impl<J> WriteQueue<J> {
     }
 
     fn subtract(&mut self, weight: Weight) {
+        debug_assert!(self.rows >= weight.rows && self.bytes >= weight.bytes, "the sums cover every job");
         self.rows -= weight.rows;
         self.bytes -= weight.bytes;
     }

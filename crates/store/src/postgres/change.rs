@@ -79,6 +79,7 @@ pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Resul
     };
     let classes: Vec<&[RowChange<'_>]> = wanted.chunk_by(|a, b| alike(a.change, b.change)).collect();
     let class = class_numbers(&classes);
+    debug_assert!(wanted.iter().all(|wanted| wanted.change.to.is_final()), "only final tasks finish");
     let of = Conditions::of(wanted);
     let result: Vec<Option<&str>> = sparse(each(wanted, |change| json_column(change.result.as_ref())));
     let first: Vec<RowChange<'_>> = classes.iter().map(|class| class[0]).collect();
@@ -108,6 +109,7 @@ pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Resul
             ],
         )
         .await?;
+    debug_assert!(rows.len() <= wanted.len(), "a change changes at most one row");
     let finished = |row: &Row| ChangedRow {
         id: row.get(0),
         lane: row.get(1),
@@ -148,6 +150,7 @@ pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Resul
         [&asks, &due_at, &worker, &holder, &node, &since, &until, &deadline, &lease, &started_at];
     let parameters = [&of.row()[..], &judged, &of.position(), &change].concat();
     let rows = session.query(Sql::TaskChange, &parameters).await?;
+    debug_assert!(rows.len() <= wanted.len(), "a change changes at most one row");
     Ok(rows.iter().map(changed).collect())
 }
 

@@ -83,6 +83,8 @@ impl OutboxNotes {
 
     /// Writes the notes. A kind without notes costs no statement.
     pub(crate) async fn write(&self, session: &Session) -> Result<FirstNotes, Fault> {
+        debug_assert_eq!(self.orderings.len(), self.dead_letters.len(), "columns of one length");
+        debug_assert_eq!(self.parents.len(), self.states.len(), "columns of one length");
         let turn = async {
             if self.orderings.is_empty() {
                 return Ok(None);

@@ -19,7 +19,7 @@ use super::fault::Fault;
 use super::row;
 use super::statements::Sql;
 use super::writer::Writer;
-use crate::blocked_child::{DeadLetterEnd, ended_as};
+use crate::blocked_child::DeadLetterEnd;
 use crate::columns::count_column;
 use crate::review::{self, behind};
 
@@ -77,7 +77,7 @@ async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLe
         return Ok(HashMap::new());
     }
     let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
-    let letter = |row: &Row| DeadLetterEnd { holds: row.get(1), state: ended_as(row::state(row, 2)) };
+    let letter = |row: &Row| DeadLetterEnd::of(row::state(row, 1), row.get(2));
     Ok(rows.iter().map(|row| (row.get(0), letter(row))).collect())
 }
 

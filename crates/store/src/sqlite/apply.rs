@@ -124,16 +124,19 @@ fn is_of_tenant(session: &mut Session<'_>, lane: i64, tenant: Option<&str>) -> R
 
 /// Changes the row of a task that stays live.
 pub(crate) fn change_task(session: &mut Session<'_>, seq: i64, change: &Change) -> Result<(), Fault> {
+    debug_assert!(change.version > change.expected_version, "a change raises the version");
+    debug_assert!(!change.to.is_final(), "a final task moves to the history");
     if change.cancel_requested {
         let ask = session.statements.get(Sql::TaskAskToStop)?;
-        ask.execute((seq, number_column(change.version), change.trail.as_bytes()))?;
+        let changed = ask.execute((seq, number_column(change.version), change.trail.as_bytes()))?;
+        debug_assert_eq!(changed, 1, "a change is applied to the row that was read");
         return Ok(());
     }
     let hold = change.hold.as_ref();
     let runs = change.to == State::Running;
     let holder = hold.map(|hold| hold.worker.as_str());
     let update = session.statements.get(Sql::TaskChange)?;
-    update.execute((
+    let changed = update.execute((
         seq,
         change.to.code(),
         number_column(change.version),
@@ -150,6 +153,7 @@ pub(crate) fn change_task(session: &mut Session<'_>, seq: i64, change: &Change) 
         runs.then_some(change.at.as_millis()),
         change.trail.as_bytes(),
     ))?;
+    debug_assert_eq!(changed, 1, "a change is applied to the row that was read");
     Ok(())
 }
 
@@ -202,7 +206,8 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
         quarantine::put_astray(session, seq)?;
         return Ok(false);
     }
-    session.statements.get(Sql::TaskDelete)?.execute([seq])?;
+    let deleted = session.statements.get(Sql::TaskDelete)?.execute([seq])?;
+    debug_assert_eq!(deleted, 1, "a finished task leaves the live rows");
     let row = NotedRow { seq, ordering, awaited: awaited == Some(true) };
     outbox::record(session, &Effects::in_place(change, LaneInstant { lane, due_at }), &row)?;
     if change.from == State::Blocked {

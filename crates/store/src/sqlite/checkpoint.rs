@@ -1,11 +1,11 @@
-//! Moves what is in the write-ahead log into the database, so that the log stays small.
+//! Checkpoints: moves the write-ahead log into the database, so that the log stays small.
 //!
-//! The writer looks at the log after each commit. A long log is moved by a thread beside it
-//! ([`super::checkpointer`]), since that takes as long as many small calls would otherwise wait;
-//! what was written meanwhile, and is little by then, the writer moves itself, between two
-//! transactions, so that the log can begin anew. A reader that is still on an old state of the
-//! database keeps it from that; reads are short, so that it grows by little. When it has grown too
-//! much all the same, the writer waits for the readers.
+//! The writer checks the length of the log after each commit. A thread beside it
+//! ([`super::checkpointer`]) moves a long log, because small calls would wait too long otherwise.
+//! The writer moves the few pages that were written meanwhile itself, between two transactions, so
+//! that the log restarts from its beginning. A reader of an old snapshot prevents that; reads are
+//! short, so that the log grows little. If it grows too long all the same, the writer waits for the
+//! readers.
 
 use std::io;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use super::checkpointer::Checkpointer;
 use super::connection::BUSY_TIMEOUT;
 use super::fault::Fault;
 
-/// Our own readers are done in less; somebody who reads for longer must not hold up the writer.
+/// Our own readers take less; a longer read by another process must not hold up the writer.
 const READERS_BUSY_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// When the log is this many times longer than wanted, the writer waits for the readers.
-const TOO_LONG: i64 = 8;
+const RESTART_FACTOR: i64 = 8;
 
-/// The writer moves the rest itself when it is this part of what makes a log long.
-const LITTLE: i64 = 4;
+/// The writer moves the rest itself when it is at most this part of the wanted length.
+const REST_DIVISOR: i64 = 4;
 
 /// When to move the log into the database.
 pub(crate) struct Checkpoints {
     checkpointer: Checkpointer,
-    /// After so many pages.
+    /// The number of pages between two checkpoints.
     every: i64,
-    /// At this length of the log.
+    /// The length of the log at which the next one begins.
     next: i64,
-    /// Its length when it was last looked at.
+    /// The length at the last check.
     last: i64,
-    /// How much of it was in the database when the thread was last done.
+    /// How many pages were in the database when the thread last finished.
     moved: i64,
 }
 
@@ -46,22 +46,22 @@ impl Checkpoints {
         Ok(Self { checkpointer: Checkpointer::start(beside)?, every, next: every, last: 0, moved: 0 })
     }
 
-    /// Looks at the log after a commit, and has it moved if it is long enough.
+    /// Checks the log after a commit and begins a checkpoint if it is long enough.
     pub(crate) fn tend(&mut self, connection: &Connection) -> Result<(), Fault> {
-        let told = self.checkpointer.take_result().transpose()?;
+        let finished = self.checkpointer.take_result().transpose()?;
         let CheckpointResult { length, done: moved, .. } = checkpoint(connection, CheckpointMode::Noop)?;
         if length < self.last {
             (self.next, self.moved) = (self.every, 0);
         }
         self.last = length;
-        if told.is_some() {
+        if finished.is_some() {
             let went_on = moved > std::mem::replace(&mut self.moved, moved);
             match length - moved {
                 0 => {}
-                left if left <= self.every / LITTLE => {
+                left if left <= self.every / REST_DIVISOR => {
                     return checkpoint(connection, CheckpointMode::Passive).map(drop);
                 }
-                // Much was written meanwhile: the next time it is less.
+                // Much was written meanwhile: after the next run less is left.
                 _ if went_on => self.checkpointer.request(),
                 _ => {}
             }
@@ -72,7 +72,7 @@ impl Checkpoints {
         // If a reader is in the way, or the disk is full, trying again at every commit would only
         // add an fsync to each.
         self.next = length.saturating_add(self.every);
-        if length < self.every.saturating_mul(TOO_LONG) {
+        if length < self.every.saturating_mul(RESTART_FACTOR) {
             self.checkpointer.request();
             return Ok(());
         }
@@ -92,30 +92,30 @@ pub(crate) fn truncate(connection: &Connection) -> Result<(), Fault> {
     if busy { Err(Fault::Busy) } else { Ok(()) }
 }
 
-/// How the log is moved.
+/// The modes of SQLite's checkpoints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CheckpointMode {
-    /// Not at all: it is looked at.
+    /// Moves nothing and returns the lengths.
     Noop,
-    /// As far as nobody is in the way.
+    /// Moves as much as readers and writers allow.
     Passive,
-    /// All of it, so that it begins anew.
+    /// Moves everything, so that the log restarts.
     Restart,
-    /// The same, and its file is emptied.
+    /// The same, and empties the file.
     Truncate,
 }
 
-/// What came of it.
+/// The outcome of a checkpoint.
 pub(crate) struct CheckpointResult {
-    /// Somebody was in the way.
+    /// A reader or a writer was in the way.
     pub busy: bool,
-    /// How many pages are in the log.
+    /// The number of pages in the log.
     pub length: i64,
-    /// How many of them are in the database.
+    /// The number of them that are in the database.
     pub done: i64,
 }
 
-/// Moves the log.
+/// Runs a checkpoint.
 pub(crate) fn checkpoint(connection: &Connection, mode: CheckpointMode) -> Result<CheckpointResult, Fault> {
     let sql = match mode {
         CheckpointMode::Noop => "PRAGMA wal_checkpoint(NOOP)",
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_is_moved_beside_the_writer_and_begins_anew() {
+    fn a_long_log_is_moved_beside_the_writer() {
         let mut log = Log::open();
         log.write(EVERY);
         let length = log.look().length;
         assert!(length >= i64::from(EVERY), "{length}");
         log.tend_until_moved();
         log.write(1);
-        assert!(log.look().length < length, "it has begun anew");
+        assert!(log.look().length < length, "it has restarted");
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_meanwhile_is_moved_by_the_writer_when_it_is_little() {
+    fn the_writer_moves_a_short_rest_itself() {
         let mut log = Log::open();
         log.write(EVERY);
         log.checkpoints.tend(&log.writer).unwrap();
@@ -206,6 +206,6 @@ mod tests {
         log.write(1);
         log.tend_until_moved();
         log.write(1);
-        assert!(log.look().length < i64::from(EVERY) / 2, "it has begun anew");
+        assert!(log.look().length < i64::from(EVERY) / 2, "it has restarted");
     }
 }

@@ -15,10 +15,10 @@ use rusqlite::Connection;
 use super::checkpoint::{CheckpointMode, checkpoint};
 use super::fault::Fault;
 
-/// See the module.
+/// The thread (see the module).
 pub(crate) struct Checkpointer {
-    ask: Option<SyncSender<()>>,
-    told: Arc<Mutex<Option<Result<(), Fault>>>>,
+    requests: Option<SyncSender<()>>,
+    result: Arc<Mutex<Option<Result<(), Fault>>>>,
     is_busy: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -26,37 +26,37 @@ pub(crate) struct Checkpointer {
 impl Checkpointer {
     /// Starts the thread with a connection of its own.
     pub(crate) fn start(connection: Connection) -> io::Result<Self> {
-        let (ask, asked) = sync_channel(1);
-        let told = Arc::new(Mutex::new(None));
-        let tell = Arc::clone(&told);
-        let work = move || run(&connection, &asked, &tell);
+        let (requests, received) = sync_channel(1);
+        let result = Arc::new(Mutex::new(None));
+        let results = Arc::clone(&result);
+        let work = move || run(&connection, &received, &results);
         let thread = thread::Builder::new().name("punctual-move".to_owned()).spawn(work)?;
-        Ok(Self { ask: Some(ask), told, is_busy: false, thread: Some(thread) })
+        Ok(Self { requests: Some(requests), result, is_busy: false, thread: Some(thread) })
     }
 
-    /// Has the log moved. Nothing happens while that is being done.
+    /// Requests a checkpoint, unless one is under way.
     pub(crate) fn request(&mut self) {
-        if !self.is_busy && self.ask.as_ref().is_some_and(|ask| ask.try_send(()).is_ok()) {
+        if !self.is_busy && self.requests.as_ref().is_some_and(|requests| requests.try_send(()).is_ok()) {
             self.is_busy = true;
         }
     }
 
-    /// Whether it is being moved.
+    /// Whether a checkpoint is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// What came of the last time, once.
+    /// Takes the result of the last checkpoint.
     pub(crate) fn take_result(&mut self) -> Option<Result<(), Fault>> {
-        let told = self.told.lock().take()?;
+        let result = self.result.lock().take()?;
         self.is_busy = false;
-        Some(told)
+        Some(result)
     }
 }
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        self.ask = None;
+        self.requests = None;
         if let Some(thread) = self.thread.take() {
             // A panic has been reported by the thread's own hook; there is nothing to undo.
             drop(thread.join());
@@ -64,9 +64,9 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(connection: &Connection, asked: &Receiver<()>, tell: &Mutex<Option<Result<(), Fault>>>) {
-    while asked.recv().is_ok() {
+fn run(connection: &Connection, requests: &Receiver<()>, result: &Mutex<Option<Result<(), Fault>>>) {
+    while requests.recv().is_ok() {
         let moved = checkpoint(connection, CheckpointMode::Passive).map(drop);
-        *tell.lock() = Some(moved);
+        *result.lock() = Some(moved);
     }
 }

@@ -12,10 +12,10 @@ use super::Options;
 /// log is reset while another connection checkpoints it.
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// How long to wait for somebody who has the database open by hand.
+/// How long to wait for another process that has the database open.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More statements than there are, so that each is prepared once a connection.
+/// More statements than there are, so that a connection prepares each of them once.
 const STATEMENTS: usize = 128;
 
 /// Pages of 4 KiB: what the kernel and most disks write at once.
@@ -34,10 +34,9 @@ pub(crate) fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Co
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "cache_size", kibibytes(options.writer_cache_bytes))?;
-    // The log is moved where it is seen whether that succeeded (see `checkpoint`), not inside of a
-    // commit.
+    // `checkpoint` moves the log and checks the result; a commit would hide it.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // What a long reader made the log grow to is given back.
+    // A log that grew under a long read is cut again.
     connection.pragma_update(None, "journal_size_limit", options.log_limit_bytes)?;
     Ok(connection)
 }
@@ -57,8 +56,8 @@ fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "temp_store", "memory")?;
-    // A statement keeps its plan whatever is bound to it. Without this SQLite compiles some of ours
-    // anew for every value, which takes four times longer than running them.
+    // A statement keeps its plan for all parameters. Without this SQLite recompiles some of ours
+    // for every value, which takes four times longer than running them.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }

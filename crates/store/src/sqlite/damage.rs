@@ -1,11 +1,10 @@
 //! Whether the database's file is health to be damaged.
 //!
-//! Jobs report the faults they meet. Once SQLite has called the file malformed, the store says
-//! of itself that it does not work, until a thread has read the whole file and found nothing
-//! wrong: a page that the disk refuses to give for a while looks the same to SQLite, also to the
-//! thread that reads. So it looks again and again, at longer and longer intervals; what it has
-//! found wrong a few times is told as damage, and only a look that finds nothing ends it. What can
-//! be read is served all the same.
+//! Jobs report their faults. Once SQLite has called the file malformed, the store reports itself
+//! unhealthy until a thread has read the whole file and found no fault. A page that the disk cannot
+//! return for a while looks like damage to SQLite, so the thread repeats its check at growing
+//! intervals. A few failed checks in a row mean damage; only a clean check ends it. Reads go on
+//! meanwhile.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -20,12 +19,11 @@ use super::Options;
 use super::connection::open_reader;
 use super::fault::Fault;
 
-/// How long after the first look the second comes; each further one after twice as long, …
+/// The pause between the first check and the second; it doubles after each further check …
 const FIRST_RECHECK_PAUSE: Duration = Duration::from_millis(250);
-/// … at the most: each reads the whole file.
+/// … up to this: each check reads the whole file.
 const RECHECK_PAUSE_MAX: Duration = Duration::from_mins(10);
-/// So many looks in a row that found something wrong say that the file is, and not the disk for a
-/// moment.
+/// This many failed checks in a row mean that the file is damaged.
 const FAILED_CHECKS_MIN: u32 = 4;
 
 /// What is health of the file (see the module). One look is under way at a time.
@@ -37,9 +35,9 @@ pub(crate) struct DamageMonitor {
 
 enum FileHealth {
     Sound,
-    /// SQLite called it malformed; somebody is reading through it.
+    /// SQLite called it malformed; a thread reads all of it.
     Suspected,
-    /// What is wrong with it.
+    /// The first fault that was found.
     Damaged(String),
 }
 
@@ -48,18 +46,19 @@ impl DamageMonitor {
         Arc::new(Self { path, options, health: Mutex::new(FileHealth::Sound) })
     }
 
-    /// Takes in what a job met; faults of other kinds are none of its business.
+    /// Begins the checks if a job met a malformed file. Other faults are ignored.
     pub(crate) fn report(self: &Arc<Self>, fault: &Fault) {
         let mut health = self.health.lock();
         if !fault.is_damage() || !matches!(*health, FileHealth::Sound) {
             return;
         }
         error!(fault = %fault.to_store_error(), "the database may be damaged; reading all of it to find out");
-        let looking = Arc::downgrade(self);
-        *health = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
-            Ok(_) => FileHealth::Suspected,
-            Err(error) => FileHealth::Damaged(format!("it could not be read through: {error}")),
-        };
+        let monitor = Arc::downgrade(self);
+        *health =
+            match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || check_until_sound(&monitor)) {
+                Ok(_) => FileHealth::Suspected,
+                Err(error) => FileHealth::Damaged(format!("it could not be read through: {error}")),
+            };
     }
 
     /// Fails when the file is damaged, or may be.
@@ -71,7 +70,7 @@ impl DamageMonitor {
         }
     }
 
-    /// Looks for the `number`th time; whether nothing is wrong.
+    /// Runs the `number`th check. Returns whether the file is sound.
     fn is_whole(&self, number: u32) -> bool {
         let found = self.first_fault();
         let mut health = self.health.lock();
@@ -92,21 +91,21 @@ impl DamageMonitor {
         false
     }
 
-    /// The first thing that is wrong with the file, if there is one.
+    /// The first fault of the file.
     fn first_fault(&self) -> Option<String> {
-        let look = || -> Result<String, Fault> {
+        let check = || -> Result<String, Fault> {
             let connection = open_reader(&self.path, &self.options)?;
             Ok(connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?)
         };
-        match look() {
+        match check() {
             Ok(first) => (first != "ok").then_some(first),
             Err(fault) => Some(fault.to_store_error().to_string()),
         }
     }
 }
 
-/// Looks until nothing is wrong, or nobody wants to know any more.
-fn look(damage: &Weak<DamageMonitor>) {
+/// Checks until the file is sound, or the store is closed.
+fn check_until_sound(damage: &Weak<DamageMonitor>) {
     let mut pause = FIRST_RECHECK_PAUSE;
     for number in 1.. {
         let Some(damage) = damage.upgrade() else { return };
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_again_is_not_damaged_after_all() {
+    fn a_file_that_can_be_read_again_is_sound() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("punctual.db");
         let damage = DamageMonitor::new(path.clone(), Options::default());

@@ -13,8 +13,7 @@ const DATABASE: &str = "punctual.db";
 /// The file whose lock says that a process works here.
 const LOCK: &str = "punctual.lock";
 
-/// A directory that is ours for as long as this value lives; the operating system gives the lock up
-/// with the process.
+/// A locked directory. The operating system releases the lock with the process.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
@@ -26,7 +25,7 @@ impl Directory {
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
         let fault = |error: io::Error| OpenError::Directory { path: path.to_owned(), reason: error.to_string() };
         if !path.is_dir() {
-            // Payloads and callback headers are in it: nobody's business but the server's.
+            // Payloads and callback headers are in it: only the server may read them.
             fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fault)?;
             // The entry of a new directory is in its parent.
             if let Some(parent) = path.canonicalize().map_err(fault)?.parent() {
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_told() {
+    fn a_file_in_the_way_is_reported() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("file");
         File::create(&path).unwrap();

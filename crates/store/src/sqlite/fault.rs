@@ -1,4 +1,4 @@
-//! What can go wrong with the database, and what the callers are told of it.
+//! The faults of the database, and the errors that callers get for them.
 
 use std::io;
 
@@ -8,20 +8,20 @@ use rusqlite::ErrorCode;
 /// Why a job did not succeed.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// SQLite said no.
+    /// SQLite refused or failed.
     Sqlite(rusqlite::Error),
-    /// What is stored makes no sense.
+    /// A stored value makes no sense.
     Corrupt(String),
-    /// Somebody else has the database open and is in the way.
+    /// Another process has the database open and is in the way.
     Busy,
-    /// The job panicked: a fault of ours.
+    /// The job panicked: a bug.
     Panicked,
-    /// The system gives us no thread.
+    /// The system refused a thread.
     Thread(io::Error),
 }
 
 impl Fault {
-    /// Whether the disk may hold something else than the connection believes.
+    /// Whether the disk may differ from what the connection believes.
     pub(crate) fn is_suspect(&self) -> bool {
         matches!(self, Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
     }
@@ -37,7 +37,7 @@ impl Fault {
         matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
     }
 
-    /// What the callers are told.
+    /// The error that callers get.
     pub(crate) fn to_store_error(&self) -> StoreError {
         match self {
             Fault::Sqlite(error) => match error.sqlite_error_code() {
@@ -45,7 +45,7 @@ impl Fault {
                 _ => StoreError::Unavailable(error.to_string()),
             },
             Fault::Corrupt(what) => StoreError::Corrupt(what.clone()),
-            Fault::Busy => StoreError::Unavailable("somebody else is using the database".to_owned()),
+            Fault::Busy => StoreError::Unavailable("another process is using the database".to_owned()),
             Fault::Thread(error) => StoreError::Unavailable(format!("the store cannot start a thread: {error}")),
             Fault::Panicked => StoreError::Unavailable("the store met a fault of its own, see its log".to_owned()),
         }
@@ -58,7 +58,7 @@ impl From<rusqlite::Error> for Fault {
     }
 }
 
-/// What calls on a closed store are told.
+/// The error of calls on a closed store.
 pub(crate) fn closed() -> StoreError {
     StoreError::Unavailable("the store is closed".to_owned())
 }

@@ -1,5 +1,5 @@
-//! Whether the disk is full: a trifle may still find its place when a task does not, so a check
-//! that succeeds proves nothing for a while after a transaction has found no room.
+//! Whether the disk is full. A small write may still succeed when a task does not fit, so a health
+//! check that succeeds proves nothing for a while after a transaction has found no room.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use punctual_core::store::StoreError;
 /// For how long after the last failure the disk counts as full.
 const FULL_DURATION: Duration = Duration::from_secs(5);
 
-/// What is known of the disk (see the module).
+/// When a transaction last found no room (see the module).
 #[derive(Default)]
 pub(crate) struct Fullness(Mutex<Option<Instant>>);
 

@@ -18,8 +18,8 @@ pub(crate) trait Job: Send {
     /// Does the work, once. Its result is kept until [`Job::answer`].
     fn run(&mut self, session: &mut Session<'_>) -> Result<(), Fault>;
 
-    /// Gives the caller its result, or tells it what went wrong. A caller that does not wait any
-    /// more is no fault: what was done stays done.
+    /// Sends the caller its result or the error. A caller that has stopped waiting is no fault: the
+    /// work stays done.
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
@@ -56,7 +56,7 @@ where
 {
     fn run(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let work = self.work.take().expect("invariant: a job is run once");
-        // Whoever runs the job rolls back what it has done so far.
+        // The thread that runs the job rolls back its writes.
         let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(session))) else {
             error!("a call of the store panicked; rolling it back");
             return Err(Fault::Panicked);

@@ -90,7 +90,7 @@ fn walk(session: &mut Session<'_>, filter: &Filter, limit: usize, source: &mut S
     Ok(listed)
 }
 
-/// Where a listing begins.
+/// Where a listing begins, in the order of its rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct From {
     /// Strictly after this instant, or at it with a greater number.

@@ -27,7 +27,7 @@ pub(super) fn blockers(
 ) -> Result<Blockers, Fault> {
     let Some(seq) = number_of(session, child)? else { return Ok(Blockers::default()) };
     let query = session.statements.get(Sql::ChildGet)?;
-    let count = query.query_row([seq], |row| row.get::<_, Option<i64>>(6)).optional()?.flatten().unwrap_or(0);
+    let count = query.query_row([seq], |row| row.get::<_, Option<i64>>(5)).optional()?.flatten().unwrap_or(0);
     let mut blockers = Blockers { first: Vec::new(), count: u64::try_from(count).unwrap_or(0) };
     if blockers.count == 0 {
         return Ok(blockers);

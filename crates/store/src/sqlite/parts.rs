@@ -78,13 +78,13 @@ pub(crate) async fn claim(writer: &WriterHandle, claims: Vec<Claim>) -> Result<V
     }
 }
 
-/// More parts are no use: by then the claim is bounded in bytes.
+/// More parts are of no use: a claim of this size is bounded by its bytes.
 const PARTS_MAX: usize = 64;
 
-/// What is left of claims.
+/// What the next parts of claims have to take.
 struct ClaimRemainder {
     claims: Vec<Claim>,
-    /// Bytes that each was given.
+    /// The bytes of payload that each claim has taken.
     bytes: Vec<usize>,
     parts: usize,
 }
@@ -110,7 +110,7 @@ impl ClaimRemainder {
         (left < most).then_some(part)
     }
 
-    /// A part was given so much of what it asked for.
+    /// Subtracts what a part has taken.
     fn subtract(&mut self, part: &[Claim], claimed: &[Claimed]) {
         for (at, (asked, got)) in part.iter().zip(claimed).enumerate() {
             let claim = &mut self.claims[at];
@@ -119,8 +119,7 @@ impl ClaimRemainder {
                 got.tasks.len() < asked.limit || !got.not_owned.is_empty() || self.bytes[at] >= EARLIER_BYTES_MAX;
             claim.limit = if is_over && asked.limit > 0 { 0 } else { claim.limit - got.tasks.len() };
             for task in &got.tasks {
-                // A lane may be named twice: what was taken counts for the first of them that had
-                // something left.
+                // A lane may be named twice: a task counts for the first that has room left.
                 if let Some((_, most)) = claim.lanes.iter_mut().find(|(lane, most)| *lane == task.lane.id && *most > 0)
                 {
                     *most -= 1;
@@ -130,8 +129,8 @@ impl ClaimRemainder {
     }
 }
 
-/// A claim that was given so much in earlier parts is over, so that it is never given much more
-/// than it may be.
+/// A claim that has taken this many bytes in earlier parts is over, so that it never exceeds its
+/// bound by much.
 const EARLIER_BYTES_MAX: usize = limits::CLAIM_PAYLOAD / 2;
 
 fn claim_next_part(
@@ -141,7 +140,7 @@ fn claim_next_part(
 ) -> Result<Vec<Claimed>, Fault> {
     let mut remainder = remainder.lock();
     remainder.parts += 1;
-    // The last one does what is left, so that nothing is lost by rounding.
+    // The last part takes the rest, so that nothing is lost by rounding.
     let most = if remainder.parts == count { usize::MAX } else { PART_ROWS };
     let Some(part) = remainder.next_part(most) else { return Ok(Vec::new()) };
     let claimed = claim::claim(session, &part)?;
@@ -153,14 +152,14 @@ fn add(whole: &mut Claimed, part: Claimed) {
     whole.tasks.extend(part.tasks);
     whole.expired += part.expired;
     whole.not_owned.extend(part.not_owned);
-    // The later one knows better.
+    // The later part is up to date.
     whole.next_due.retain(|(lane, _)| !part.next_due.iter().any(|(other, _)| other == lane));
     whole.next_due.extend(part.next_due);
     whole.limited.retain(|held| !part.limited.iter().any(|other| other.lane == held.lane));
     whole.limited.extend(part.limited);
 }
 
-/// A part of a call failed: what the others did is done.
+/// The error of a call whose other parts are committed.
 fn partial_failure(error: &StoreError) -> StoreError {
     match error {
         StoreError::Corrupt(_) => error.clone(),

@@ -26,7 +26,7 @@ use super::session::Session;
 use super::statements::Sql;
 use crate::write_queue::{BatchLimit, Weight};
 
-/// Lanes that each reader remembers; the writer's memory is the one that matters.
+/// The number of lanes that each reader caches; the writer's cache is the one that matters.
 const LANES: usize = 20_000;
 
 /// The callers' end of the readers' queue.
@@ -67,7 +67,7 @@ impl Readers {
         Ok((readers, threads))
     }
 
-    /// Has `work` done on one state of the database.
+    /// Runs `work` on one snapshot of the database.
     pub(crate) async fn call<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -78,7 +78,7 @@ impl Readers {
         answer.wait().await
     }
 
-    /// Refuses further calls; the threads end when they have done what waits.
+    /// Refuses further calls; the threads end after the waiting ones.
     pub(crate) fn close(&self) {
         self.queue.close();
     }

@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::outbox::{self, Ordering};
 use super::session::Session;
 use super::statements::Sql;
-use crate::blocked_child::{DeadLetterEnd, ended_as};
+use crate::blocked_child::DeadLetterEnd;
 use crate::columns::count_column;
 use crate::review::{self, behind};
 
@@ -70,7 +70,8 @@ pub(crate) fn review(session: &mut Session<'_>, place: ReviewCursor) -> Result<R
 fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<DeadLetterEnd>, Fault> {
     let query = session.statements.get(Sql::DeadLetter)?;
     let letter = query.query_row([seq], |row| {
-        Ok(DeadLetterEnd { holds: row.get(0)?, state: ended_as(State::from_code(row.get(1)?)) })
+        let settings: Option<String> = row.get(1)?;
+        Ok(DeadLetterEnd::of(State::from_code(row.get(0)?), settings.as_deref()))
     });
     Ok(letter.optional()?)
 }

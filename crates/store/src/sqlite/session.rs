@@ -1,4 +1,4 @@
-//! What a job works with: a connection, and what its thread remembers from one job to the next.
+//! What a job works with: a connection, and the state that its thread keeps between jobs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,34 +25,33 @@ use super::limits::LimitsCache;
 use super::resolve::ReviewCursor;
 use super::statements::{Sql, Statements};
 
-/// After so many complaints there is nothing new to say.
+/// The maximum number of unreadable rows that are logged.
 const COMPLAINTS_MAX: usize = 10_000;
 
-/// A connection and its thread's memory. The writer's session writes, inside its transaction; the
-/// readers' cannot.
+/// A connection and its thread's state. The writer's session writes, inside its transaction; the
+/// sessions of the readers cannot.
 pub(crate) struct Session<'c> {
     pub connection: &'c Connection,
     pub statements: Statements<'c>,
     pub lanes: LaneDirectory,
     pub tally: TransactionTally,
     pub limits: LimitsCache,
-    /// Where places that came free are told; the writer has one.
+    /// Gets hints about freed slots; only the writer has one.
     pub limit_watch: Option<Arc<LimitWatch>>,
-    /// Whether the transaction under way left something to the resolver.
+    /// Whether the transaction under way leaves notes for the resolver.
     pub has_notes: bool,
-    /// Who is told of that; the writer has one.
+    /// Wakes the resolver; only the writer has one.
     pub resolver: Option<Arc<Notify>>,
-    /// Where the resolver goes on to look at what is held, since a queue has ceased to hold.
+    /// Where the round of reviews continues, if one is under way.
     pub review_round: Option<ReviewCursor>,
     pub node: NodeId,
-    /// When a transaction could not be committed last; that was logged, and it is not known yet
-    /// that all is well again.
+    /// When a commit last failed, until commits are known to succeed again.
     pub failed_at: Option<Instant>,
-    /// Whether something found no room on the disk since the writer looked.
+    /// Whether a write found no room on the disk since the last batch.
     pub found_no_room: bool,
-    /// Transactions to come whose jobs are guarded from each other.
+    /// How many more transactions guard their jobs by savepoints.
     pub guarded_left: u32,
-    /// Where faults are reported that may mean a damaged file.
+    /// Gets faults that may mean a damaged file.
     pub damage: Arc<DamageMonitor>,
     pub clock: Arc<dyn Clock>,
     last_seq: Option<i64>,

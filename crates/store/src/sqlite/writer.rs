@@ -42,7 +42,7 @@ pub(crate) struct WriterHandle {
 }
 
 impl WriterHandle {
-    /// Starts the thread. It has the directory's lock, and gives it up when the database is closed.
+    /// Starts the thread. It holds the directory's lock until the database is closed.
     pub(crate) fn start(
         connection: Connection,
         directory: Directory,
@@ -69,9 +69,8 @@ impl WriterHandle {
         Ok((writer, handle))
     }
 
-    /// Has `work` done inside a transaction; the answer comes after the commit. Nothing is written
-    /// to a file that may be damaged: whoever restores a backup would lose what was acknowledged
-    /// meanwhile.
+    /// Runs `work` inside a transaction and returns after the commit. A file that may be damaged
+    /// takes no writes: restoring a backup would lose them.
     pub(crate) async fn call<T, F>(&self, class: WriteClass, weight: Weight, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -83,8 +82,9 @@ impl WriterHandle {
         answer.wait().await
     }
 
-    /// Has the parts of one call done, in order, each inside a transaction and maybe not in the
-    /// same one: others can pass between them. Each answers for itself; all are refused, or none.
+    /// Runs the parts of one call in order. Each is in a transaction, not always the same one, so
+    /// that small calls can pass between them. Each part has its own answer. The queue takes all
+    /// parts or none.
     pub(crate) async fn call_in_parts<T, F>(
         &self,
         class: WriteClass,
@@ -115,7 +115,7 @@ impl WriterHandle {
         self.queue.len()
     }
 
-    /// Refuses further calls; the thread ends when it has done what waits.
+    /// Refuses further calls; the thread ends after the waiting ones.
     pub(crate) fn close(&self) {
         self.queue.close();
     }
@@ -133,7 +133,7 @@ struct WriterThread {
     options: Options,
 }
 
-/// Whatever ends the thread, nobody waits for it for ever.
+/// Drops the waiting jobs when the thread ends, also by a panic, so that no caller waits forever.
 struct AbandonOnDrop(Arc<JobQueue<Box<dyn Job>>>);
 
 impl Drop for AbandonOnDrop {
@@ -143,10 +143,9 @@ impl Drop for AbandonOnDrop {
 }
 
 impl WriterThread {
-    /// Serves until the queue is closed. When the disk fails, what the kernel holds of the files
-    /// and what is on the disk may differ, and a later fsync that succeeds proves nothing about it:
-    /// the connection is closed and opened again, everything in the log is written anew into the
-    /// database and synced, and only then the next caller is served.
+    /// Serves until the queue is closed. After a disk failure the kernel's cache and the disk may
+    /// differ, and a later fsync that succeeds proves nothing. So the connection is reopened, and
+    /// the whole log is moved into the database and synced, before the next call is served.
     fn run(self, connection: Connection) {
         let _abandon = AbandonOnDrop(Arc::clone(&self.queue));
         let mut trusted = Some(connection);
@@ -172,7 +171,7 @@ impl WriterThread {
         }
     }
 
-    /// A connection that can be trusted, and another one for whoever moves its log.
+    /// A connection that can be trusted, and the checkpoints with a connection of their own.
     fn trust(&self, connection: Option<Connection>) -> Result<(Connection, Checkpoints), Fault> {
         let connection = connection.map_or_else(|| self.reopen(), Ok)?;
         let beside = open_writer(&self.directory.database(), &self.options)?;
@@ -211,7 +210,7 @@ impl WriterThread {
         Ok(connection)
     }
 
-    /// Leaves one file that holds everything.
+    /// Moves the log into the database, so that one file holds everything.
     fn finish(&self, connection: Connection) {
         if let Err(fault) = truncate(&connection) {
             warn!(fault = %fault.to_store_error(), "cannot checkpoint the write-ahead log at the end; the next open does it");
@@ -223,20 +222,19 @@ impl WriterThread {
     }
 }
 
-/// Transactions whose jobs are guarded from each other after one has failed. A savepoint makes
-/// SQLite copy every page before its first change, an eighth of all the writer does, and jobs fail
-/// next to never: when something is wrong with the disk or with us. So it is the first failure that
-/// costs its companions their transaction, and not the next.
+/// After a job has failed, this many transactions guard their jobs by savepoints. A savepoint makes
+/// SQLite copy every page before its first change, an eighth of the writer's work, and jobs almost
+/// never fail. So only the first failure rolls back the other jobs of its transaction.
 const GUARDED_TRANSACTIONS: u32 = 1_000;
 
-/// So long after the last failure a transaction that was committed means that all is well again.
+/// A commit that comes this long after the last failure ends the alarm.
 const CALM_DURATION: Duration = Duration::from_secs(5);
 
-/// A transaction ends early for the sake of small calls no more often than this. A commit takes up
-/// to a millisecond: this is what a flood of large calls pays for it at the most.
+/// A transaction ends early for small calls at most once in this time. A commit takes up to a
+/// millisecond, which bounds what a flood of large calls pays.
 const EARLY_END_INTERVAL: Duration = Duration::from_millis(8);
 
-/// Does jobs in one transaction and answers them. Fails only if the connection cannot be trusted
+/// Runs jobs in one transaction and answers them. Fails only if the connection cannot be trusted
 /// any more.
 fn commit(session: &mut Session<'_>, queue: &JobQueue<Box<dyn Job>>, mut batch: OpenBatch) -> Result<(), Fault> {
     let guarded = session.guarded_left > 0 && batch.is_of_many();
@@ -274,8 +272,8 @@ enum JobOutcome {
     Lost(Fault),
 }
 
-/// Runs one job. If it fails, what it did is undone; nothing else if it is guarded by a savepoint,
-/// and everything since the beginning if it is not.
+/// Runs one job. If it fails and is guarded by a savepoint, only its own writes are rolled back;
+/// otherwise the whole transaction is lost.
 fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> JobOutcome {
     if guarded && let Err(fault) = session.statements.run(Sql::Savepoint) {
         return JobOutcome::Lost(fault);
@@ -300,8 +298,8 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> JobOutcom
     JobOutcome::Done
 }
 
-/// Commits, and answers those who were waiting for it. `before` is how many rows had been changed
-/// when it began.
+/// Commits and answers the jobs. `before` is the connection's count of changed rows when the
+/// transaction began.
 fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Result<(), Fault> {
     if done.is_empty() {
         return undo(session);
@@ -311,14 +309,14 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
         Ok(changed) => changed,
         Err(fault) => {
             session.found_no_room |= fault.is_full();
-            // A disk stays full for a while, and every caller is told.
+            // A disk stays full for a while, and every caller gets the error: one line is enough.
             if session.failed_at.replace(Instant::now()).is_none() {
                 error!(fault = %fault.to_store_error(), jobs = done.len(), "cannot commit a transaction; its calls fail");
             }
             return roll_back(session, done, fault);
         }
     };
-    // A transaction that had little or nothing to write proves nothing.
+    // A transaction that wrote nothing proves nothing.
     if session.failed_at.is_some_and(|at| at.elapsed() >= CALM_DURATION) && session.connection.total_changes() != before
     {
         session.failed_at = None;
@@ -333,7 +331,7 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
     Ok(())
 }
 
-/// Writes how the numbers of live tasks changed, and of those that will be due; gives the former.
+/// Writes the changes of the counts and of the forecast; returns those of the counts.
 fn write_counts(session: &mut Session<'_>) -> Result<Vec<(i64, u8, i64)>, Fault> {
     let changed = session.tally.take();
     if !changed.is_empty() {
@@ -346,14 +344,14 @@ fn write_counts(session: &mut Session<'_>) -> Result<Vec<(i64, u8, i64)>, Fault>
     Ok(changed)
 }
 
-/// Undoes the transaction and tells its jobs. Fails if the connection cannot be trusted any more.
+/// Rolls back and fails the jobs. Fails itself if the connection cannot be trusted any more.
 fn roll_back(session: &mut Session<'_>, jobs: Vec<Box<dyn Job>>, fault: Fault) -> Result<(), Fault> {
     let undone = undo(session);
     answer_all(jobs, &fault);
     if fault.is_suspect() { Err(fault) } else { undone }
 }
 
-/// Undoes the transaction that a job was lost in, and tells those who stood in it as well.
+/// Rolls back the transaction in which a job was lost, and fails its other jobs.
 fn roll_back_companions(session: &mut Session<'_>, companions: Vec<Box<dyn Job>>) -> Result<(), Fault> {
     let undone = undo(session);
     for job in companions {

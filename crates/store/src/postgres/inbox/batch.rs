@@ -149,8 +149,7 @@ impl Batches<'_> {
             // A row that is too much for the validate would be so for that of every node, again and
             // again.
             let validated = catch_unwind(AssertUnwindSafe(|| (self.validate)(&enqueued)));
-            let validated =
-                validated.unwrap_or_else(|_| Err("it could not be validated; the log says more".to_owned()));
+            let validated = validated.unwrap_or_else(|_| Err("it could not be judged; the log says more".to_owned()));
             settled.push((enqueued.id.uuid(), validated.map(|task| tasks.push(task)).err()));
         }
         (tasks, settled)

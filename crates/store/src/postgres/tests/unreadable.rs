@@ -1,9 +1,14 @@
 //! Rows that cannot be read: out of the way of the others, and not lost.
 
-use punctual_core::store::{Filter, Store, StoreError};
+use punctual_core::ids::NodeId;
+use punctual_core::state::{By, transition};
+use punctual_core::store::{Applied, Filter, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
-use punctual_testkit::fixtures::{TENANT, task};
+use punctual_core::trail::Actor;
+use punctual_core::upkeep::Upkeep;
+use punctual_testkit::fixtures::{START, TENANT, task};
+use punctual_testkit::store::fail_for_good;
 
 use super::{Fixture, ids};
 
@@ -124,4 +129,32 @@ async fn a_text_that_cannot_be_stored_harms_nobody_else() {
         assert_eq!(call.await.unwrap(), number % 5 != 0, "call {number}");
     }
     fixture.assert_counts().await;
+}
+
+/// The resolver works off the keys of all queues in one step: one bad queue must not stop it.
+#[tokio::test]
+async fn unreadable_settings_hold_only_the_keys_of_their_queue() {
+    let fixture = Fixture::open().await;
+    let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
+    for queue in ["good", "bad"] {
+        let first = fixture.insert(task().queue(queue).ordering_key(queue)).await;
+        fixture.store.resolve().await.unwrap();
+        let running = fixture.lease(&first, 1).await.remove(0);
+        let failed = transition(&running.position, fail_for_good(&running), &by).unwrap();
+        assert_eq!(fixture.store.apply(vec![(running.id, failed)]).await.unwrap(), [Applied::Done(None)]);
+        fixture.insert(task().queue(queue).ordering_key(queue)).await;
+    }
+    let tear = "INSERT INTO queues (tenant, name, settings, version)
+                SELECT tenant, queue, '{torn', 1 FROM lanes WHERE queue = 'bad'";
+    fixture.sql(tear).await;
+    let with_turn = "SELECT count(*) FROM tasks WHERE has_turn AND ordering IS NOT NULL";
+    fixture.store.resolve().await.unwrap();
+    assert_eq!(fixture.number(with_turn).await, 1, "the key of the good queue");
+    Upkeep::review(&fixture.store).await.unwrap();
+    fixture.store.resolve().await.unwrap();
+    assert_eq!(fixture.number(with_turn).await, 1, "the other is held until its settings can be read");
+    fixture.sql("UPDATE queues SET settings = '{}'").await;
+    Upkeep::review(&fixture.store).await.unwrap();
+    fixture.store.resolve().await.unwrap();
+    assert_eq!(fixture.number(with_turn).await, 2);
 }

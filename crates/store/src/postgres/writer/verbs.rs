@@ -140,6 +140,7 @@ impl<I, A> VerbQueue<I, A> {
     /// happened.
     fn take(&mut self, size: Size, limit: BatchLimit) -> Jobs<I, A> {
         self.at_work[size as usize] += 1;
+        debug_assert!(self.at_work.iter().sum::<usize>() <= self.slots + 1, "a verb stays within its slots");
         let (mut jobs, mut rows) = (Vec::new(), 0_usize);
         while jobs.len() < limit.jobs
             && let Some(next) = self.jobs.front(size)

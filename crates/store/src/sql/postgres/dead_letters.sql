@@ -1,5 +1,5 @@
--- How these came to rest: whether as dead letters whose queues hold what waits behind them, and in which states.
-SELECT h.id, h.state = 7 /* DEAD_LETTERED */ AND coalesce(q.settings::jsonb ->> 'on_dead_letter' = 'hold', false), h.state
+-- How tasks finished, and the settings of their queues.
+SELECT h.id, h.state, q.settings
 FROM history AS h
 JOIN lanes AS l ON l.id = h.lane
 LEFT JOIN queues AS q ON q.tenant = l.tenant AND q.name = l.queue
