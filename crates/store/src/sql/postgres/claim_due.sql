@@ -1,6 +1,7 @@
--- The due tasks of each lane from a position on, first due first, lane by lane in the order given. Whoever else is at one
--- of them keeps it. The columns are those that `row.rs` names, and then its number in the order of submission, how large
--- the payload is (a large one is not read here), where the row is, and which of the lanes given it was read for.
+-- The due tasks of each lane behind a place, first due first, lane by lane in the order given. Rows
+-- that another transaction has locked are skipped. The columns are those of `task_row.rs`, then the
+-- number of submission, the size of the payload (a large one is not read here), the location of the
+-- row, and the index of the lane.
 SELECT
     t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
     t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, CASE WHEN octet_length(t.payload) <= $6 THEN t.payload END, t.callback_url, t.callback_headers,

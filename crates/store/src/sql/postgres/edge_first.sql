@@ -1,5 +1,5 @@
--- The first of these that a task still waits for, in the order given. Each is found by itself, whatever is believed of
--- the table.
+-- The first of these parents that a task still waits for, in the order given. Each is found by a
+-- seek of its own, whatever the statistics say.
 SELECT w.parent
 FROM unnest($2::uuid[]) WITH ORDINALITY AS w (parent, number)
 CROSS JOIN LATERAL (SELECT 1 FROM dependencies WHERE parent = w.parent AND child = $1 LIMIT 1) AS e

@@ -1,5 +1,6 @@
--- Takes away who waits for these, one parent after the other in the order given; what somebody else took meanwhile is told
--- too. Each is found by itself, whatever is believed of the table.
+-- Removes the edges to children of these parents, one parent after the other in the order given.
+-- Edges that another transaction removed meanwhile are returned too. Each is found by a seek of its
+-- own, whatever the statistics say.
 WITH picked AS MATERIALIZED (
     SELECT w.number, w.parent, e.child, e.place
     FROM unnest($1::uuid[]) WITH ORDINALITY AS w (parent, number)

@@ -1,4 +1,4 @@
--- How many tasks each of these queues may have, where that is bounded, and how many it has.
+-- The maximum depth of these queues, where there is one, and their number of live tasks.
 SELECT w.place, g.max_depth, (
     SELECT coalesce(sum(c.tasks), 0)::bigint
     FROM lanes AS l JOIN counts AS c ON c.lane = l.id

@@ -1,5 +1,4 @@
--- The gates of these queues that restrict what is taken from them, for this transaction alone. In a fixed order, so that
--- nobody waits in a circle.
+-- Locks the limits of these queues for this transaction. The fixed order prevents deadlocks.
 SELECT g.tenant, g.queue, g.max_concurrency, g.per_second, g.burst, g.tokens, g.refilled_at, g.is_paused, g.paused_until
 FROM unnest($1::text[], $2::text[]) AS w (tenant, queue)
 JOIN gates AS g ON g.tenant = w.tenant AND g.queue = w.queue

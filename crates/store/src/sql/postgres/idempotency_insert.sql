@@ -1,4 +1,4 @@
--- Waits for whoever is about to use one of the keys. They come sorted, so that nobody waits in a circle.
+-- Waits for transactions that take one of the keys. The keys are sorted, which prevents deadlocks.
 INSERT INTO idempotency (tenant, key, task_id, fingerprint, created_at)
 SELECT tenant, key, task_id, fingerprint, created_at
 FROM unnest($1::text[], $2::text[], $3::uuid[], $4::bytea[], $5::bigint[])

@@ -1,2 +1,2 @@
--- Which database this is, among all there are; a standby is the same as its primary.
+-- The identity of this database; a standby has that of its primary.
 SELECT (SELECT system_identifier FROM pg_control_system()), (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -1,4 +1,5 @@
--- The first of what is in the inbox and nobody is about to take: so many rows at the most, and about so many bytes.
+-- The oldest rows of the inbox that no other transaction has locked: at most $1 rows and about $2
+-- bytes.
 WITH first AS MATERIALIZED (
     SELECT id, xact, seq, bytes FROM inbox ORDER BY xact, seq LIMIT $1 FOR UPDATE SKIP LOCKED
 )

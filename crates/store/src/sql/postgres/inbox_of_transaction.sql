@@ -1,5 +1,5 @@
--- What one transaction has put into the inbox and nobody is about to take: so many rows at the most, and about so many
--- bytes.
+-- The rows that a transaction has put into the inbox and no other transaction has locked: at most
+-- $2 rows and about $3 bytes.
 WITH first AS MATERIALIZED (
     SELECT id, seq, bytes FROM inbox WHERE xact = $1 ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED
 )

@@ -1,4 +1,4 @@
--- Takes rows out of the inbox. Those with a reason became no task: they are kept where somebody can look at them, and
+-- Removes rows from the inbox. Those with a reason are refused: they are kept for inspection, and
 -- their keys can be used again.
 WITH gone AS (
     DELETE FROM inbox AS i USING unnest($1::uuid[], $2::text[]) AS w (id, reason)

@@ -1,2 +1,2 @@
--- For so many milliseconds a node looks into the inbox all the time.
+-- A node scans the inbox all the time for so many milliseconds.
 UPDATE inbox_watch SET watched_until = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1

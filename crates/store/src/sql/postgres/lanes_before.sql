@@ -1,4 +1,4 @@
--- How many tasks can be claimed of these lanes, each from a place on and up to another, counted up to a bound.
+-- How many tasks of these lanes can be claimed between two places, counted up to a bound.
 SELECT count(*)
 FROM (
     SELECT 1

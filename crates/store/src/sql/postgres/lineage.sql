@@ -1,5 +1,5 @@
--- Which server this is: what it has in common with its standbys, and its timeline; none of a standby, which has none of
--- its own yet.
+-- The system identifier of this server and its timeline; no timeline on a standby, which has none
+-- of its own yet.
 SELECT
     (SELECT system_identifier FROM pg_control_system()),
     CASE WHEN NOT pg_is_in_recovery()

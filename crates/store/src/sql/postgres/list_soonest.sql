@@ -1,5 +1,4 @@
--- As `list_newest.sql`. What somebody holds is not in the index of those that wait: there is not much of it, and it is
--- sorted.
+-- As `list_newest.sql`. Held tasks are not in the index of waiting ones: they are few, and sorted.
 SELECT id, lane, state, execute_at
 FROM (
     (

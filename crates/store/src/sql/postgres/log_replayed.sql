@@ -1,5 +1,5 @@
--- Whether this is a standby, whether it has a node's sign of life, how far it has replayed the log, and when the last
--- transaction of that was committed.
+-- Whether this is a standby, whether it shows the presence of a node, how far it has replayed the
+-- log, and when the last transaction of that was committed.
 SELECT
     pg_is_in_recovery(),
     EXISTS (SELECT FROM nodes WHERE id = $1),

@@ -1,4 +1,4 @@
--- The oldest notes from a number on that nobody else is at; they are gone when this is committed.
+-- Takes the oldest notes from a number on that no other transaction has locked.
 DELETE FROM orders_due
 WHERE seq = ANY (ARRAY(SELECT seq FROM orders_due WHERE seq >= $1 ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING seq, ordering, dead_letter

@@ -1,6 +1,7 @@
--- Holds that ran out by $1, holds of the nodes in $2, and waiting tasks that expired by $1. Every look goes down an index
--- to what is overdue, and to nothing else: the nodes that hold something are found by one seek each. Nothing of ours
--- writes a hold without an end: such a row is damaged, and would be held for ever.
+-- Holds that ran out by $1, holds of the nodes in $2, and waiting tasks that expired by $1. Every
+-- part seeks in an index and reads overdue rows only; the nodes that hold tasks are found by one
+-- seek each. No code of ours writes a hold without an end: such a row is damaged and would be held
+-- forever.
 WITH RECURSIVE holder AS (
     (SELECT node FROM tasks WHERE state >= 2 /* QUEUED */ AND node IS NOT NULL ORDER BY node LIMIT 1)
     UNION ALL

@@ -1,5 +1,6 @@
--- As overdue.sql, of what ran out after $4 and waiting tasks that expired after $5: whatever did before was taken back
--- then, and has left dead entries. Nodes that hold something are among those that are known, in $2, or $6.
+-- As `overdue.sql`, but only holds that ran out after $4 and waiting tasks that expired after $5:
+-- earlier ones were taken back and have left dead entries. The nodes that hold tasks are the known
+-- ones, those in $2, and $6.
 WITH found AS (
     (
         SELECT id FROM tasks

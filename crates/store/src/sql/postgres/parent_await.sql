@@ -1,4 +1,4 @@
--- Live tasks that others are going to depend on, locked in the order of their ids: their end is told from now on.
+-- Locks live parents in the order of their ids and marks them: their end leaves a note from now on.
 UPDATE tasks AS t SET awaited = true
 FROM lanes AS l
 WHERE t.id = ANY ($1) AND l.id = t.lane

@@ -1,5 +1,5 @@
--- In the order given, so that whoever locks several of them does not wait in a circle. The columns are those that `row.rs`
--- names, and then where the row is.
+-- In the order given, which prevents deadlocks. The columns are those of `task_row.rs`, then the
+-- location of the row.
 SELECT
     t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
     t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, t.payload, t.callback_url, t.callback_headers,

@@ -1,4 +1,4 @@
--- Live tasks stay live. One that is asked to stop keeps its hold.
+-- Changes tasks that stay live. A task that is asked to stop keeps its hold.
 UPDATE tasks AS t SET
     state = w.state,
     version = w.version,

@@ -1,5 +1,5 @@
--- What the submitter changed of a task that waits; it is held by nobody. `sets_*` say whether to set a column that may
--- be set to NULL.
+-- Edits waiting tasks, which have no hold. `sets_*` say whether to set a column that may be set to
+-- NULL.
 UPDATE tasks AS t SET
     state = w.state,
     version = w.version,

@@ -1,5 +1,5 @@
--- Live tasks come to rest: their rows move to the history. What many of them have in common is said once, in the arrays
--- from $10 on: `class` is the place in them.
+-- Finishes live tasks: their rows move to the history. The arrays from $10 on hold what many tasks
+-- have in common; `class` is the index there.
 WITH gone AS (
     DELETE FROM tasks AS t
     USING unnest(

@@ -1,6 +1,6 @@
--- The columns of every statement that gives whole tasks are those that `row.rs` names. Both tables in one statement: a
--- task that moves from one to the other meanwhile is seen in one of them. No join: PostgreSQL would go through all ids anew
--- for each of them.
+-- The columns of every statement that reads whole tasks are those of `task_row.rs`. Both tables in
+-- one statement: a task that moves meanwhile is found in one of them. No join: PostgreSQL would
+-- scan all ids again for each of them.
 SELECT
     t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
     t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, t.payload, t.callback_url, t.callback_headers,

@@ -1,4 +1,5 @@
--- The arrays of columns that most tasks do not have, from $16 on, may be empty: what is missing is NULL.
+-- The arrays of columns that most tasks do not have, from $16 on, may be empty: a missing element
+-- is NULL.
 INSERT INTO tasks (
     id, lane, created_at, execute_at, due_at, expires_at, timeout_millis, schedule_id, idempotency_key,
     callback_url, callback_headers, retry_policy, metadata, trail, payload,

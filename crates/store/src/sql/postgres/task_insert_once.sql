@@ -1,4 +1,4 @@
--- As `task_insert.sql`, for when one of them may be there already.
+-- As `task_insert.sql`, if one of the ids may exist already.
 INSERT INTO tasks (
     id, lane, created_at, execute_at, due_at, expires_at, timeout_millis, schedule_id, idempotency_key,
     callback_url, callback_headers, retry_policy, metadata, trail, payload,

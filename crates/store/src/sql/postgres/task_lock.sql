@@ -1,2 +1,2 @@
--- In the order given, so that whoever locks several of them does not wait in a circle.
+-- In the order given, which prevents deadlocks.
 SELECT t.id, t.lane, t.due_at FROM unnest($1::uuid[]) AS w (id) JOIN tasks AS t ON t.id = w.id AND t.id = ANY ($1) FOR UPDATE OF t

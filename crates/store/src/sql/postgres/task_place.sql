@@ -1,2 +1,2 @@
--- Where a task stands in its lane.
+-- The place of a task in its lane.
 SELECT due_at, seq FROM tasks WHERE id = $1

@@ -1,5 +1,5 @@
--- Dead letters come back to life, perhaps changed (see `task_edit.sql`). Others may have waited for them meanwhile, so
--- that their end is told.
+-- Re-drives dead letters, perhaps edited (see `task_edit.sql`). Tasks may have begun to depend on
+-- them meanwhile, so that their next end leaves a note.
 WITH back AS (
     DELETE FROM history AS t
     USING unnest(

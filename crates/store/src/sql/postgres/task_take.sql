@@ -1,5 +1,5 @@
--- A claim or a start of tasks that this transaction has locked: what many of them have in common
--- is said once, in $1 and in the arrays from $6 on: `class` is the place in them.
+-- Claims or starts tasks that this transaction has locked. $1 and the arrays from $6 on hold what
+-- many tasks have in common; `class` is the index there.
 UPDATE tasks AS t SET
     state = ($6::smallint[])[w.class],
     version = w.expected_version + ($7::bigint[])[w.class],

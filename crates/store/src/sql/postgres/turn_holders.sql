@@ -1,2 +1,2 @@
--- Where the tasks stand that have a turn.
+-- The positions of tasks that have a turn.
 SELECT id, ordering, state, attempts, has_turn FROM tasks WHERE id = ANY ($1)

@@ -1,5 +1,5 @@
--- A row by its values, not out of a SELECT: SQLite keeps a journal of its own for every statement that could insert more
--- than one, which costs as much as the insert.
+-- VALUES and no SELECT: SQLite keeps a journal for every statement that could insert more than one
+-- row, which costs as much as the insert.
 INSERT INTO history (
     lane, state, version, attempts, crashes,
     seq, id, execute_at, due_at, expires_at, worker, started_at, progress, checkpoint, trail,

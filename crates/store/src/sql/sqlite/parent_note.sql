@@ -1,2 +1,2 @@
--- A note that a task has come to rest which others may wait for.
+-- A note that a task which others may depend on has finished.
 INSERT INTO settled_parents (parent, state) VALUES (?1, ?2)

@@ -1,4 +1,4 @@
--- What of a live task goes into the history as it is, behind where it stands.
+-- The columns of a live task that its history row takes over, behind its position.
 SELECT
     t.lane, t.state, t.version, t.attempts, t.crashes,
     t.seq, t.id, t.execute_at, t.due_at, t.expires_at, t.worker, t.started_at, t.progress, t.checkpoint, t.trail,

@@ -1,4 +1,4 @@
--- The waiting tasks of a key that stand before a place.
+-- The waiting tasks of a key before a place.
 SELECT seq FROM tasks INDEXED BY tasks_ordered
 WHERE ordering = ?1 AND ordering IS NOT NULL AND state = 1 /* PENDING */ AND (execute_at, seq) < (?2, ?3)
 ORDER BY execute_at, seq

@@ -1,2 +1,2 @@
--- Where a task stands that has a turn.
+-- The position of a task that has a turn.
 SELECT state, attempts, has_turn FROM tasks WHERE seq = ?1
