@@ -1,4 +1,4 @@
-//! Whether the database's file is health to be damaged.
+//! Whether the database's file is damaged.
 //!
 //! Jobs report their faults. Once SQLite has called the file malformed, the store reports itself
 //! unhealthy until a thread has read the whole file and found no fault. A page that the disk cannot
@@ -26,7 +26,7 @@ const RECHECK_PAUSE_MAX: Duration = Duration::from_mins(10);
 /// This many failed checks in a row mean that the file is damaged.
 const FAILED_CHECKS_MIN: u32 = 4;
 
-/// What is health of the file (see the module). One look is under way at a time.
+/// The health of the file (see the module). One check is under way at a time.
 pub(crate) struct DamageMonitor {
     path: PathBuf,
     options: Options,

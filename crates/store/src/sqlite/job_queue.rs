@@ -31,11 +31,11 @@ pub(crate) enum WriteClass {
     Submission,
 }
 
-/// A large call is put in as several jobs of about so many rows, between which small ones can pass.
+/// A large call is split into jobs of about this many rows, between which small ones can pass.
 pub(crate) const PART_ROWS: usize = 128;
 
-/// So many rows of small jobs pass a large one that waits, and so many are done together with a
-/// small one.
+/// How many rows of small jobs pass a waiting large one, and how many rows a batch with a small job
+/// may have before it ends.
 const ROWS_PASSING: usize = 128;
 
 /// A batch that is being filled.

@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::statements::Sql;
 use crate::lane_cache::{LaneCache, LaneMap, route_of, target_column};
 
-/// The lanes that a thread has met (see the module).
+/// The lanes of the store, cached (see the module).
 #[derive(Default)]
 pub(crate) struct LaneDirectory {
     /// Met in the transaction under way.
@@ -22,7 +22,7 @@ pub(crate) struct LaneDirectory {
 }
 
 impl LaneDirectory {
-    /// Remembers about so many lanes.
+    /// A directory that caches about so many lanes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { known: LaneCache::new(capacity), ..Self::default() }
     }
@@ -39,7 +39,7 @@ impl LaneDirectory {
         Ok(lane.inspect(|lane| self.fresh.insert(lane)))
     }
 
-    /// The lane with this key; it is made if there is none.
+    /// The lane with this key; a missing one is made.
     pub(crate) fn resolve(&mut self, connection: &Connection, key: &LaneKey) -> Result<Arc<Lane>, Fault> {
         if let Some(lane) = self.known.young.by_key(key).or_else(|| self.fresh.by_key(key)) {
             return Ok(Arc::clone(lane));

@@ -16,7 +16,8 @@ use super::quarantine;
 use super::session::Session;
 use super::statements::Sql;
 
-/// Finds overdue tasks, each once, and rows that are unreadable or astray. Every query seeks in an index and reads overdue rows only.
+/// Finds overdue tasks, each once, and rows that are unreadable or astray. Every query seeks in an
+/// index and reads overdue rows only.
 pub(crate) fn overdue(
     session: &mut Session<'_>,
     dead: &[NodeId],

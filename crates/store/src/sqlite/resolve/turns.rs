@@ -1,5 +1,5 @@
-//! Works off the notes about ordering keys: reads what [`TurnDecision`] asks for, and writes what it
-//! decides.
+//! Works off the notes about ordering keys: reads what [`TurnDecision`] asks for, and writes what
+//! it decides.
 
 use std::collections::BTreeMap;
 
