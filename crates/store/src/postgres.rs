@@ -92,28 +92,28 @@ use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections that write.
+    /// The number of connections that write.
     pub writers: usize,
-    /// Connections that read beside them.
+    /// The number of connections that read.
     pub readers: usize,
-    /// Calls of one verb that may wait before further ones are refused as overloaded.
+    /// The maximum number of calls of one verb that wait; further ones are refused as overloaded.
     pub queue_jobs: usize,
-    /// Tasks that waiting calls of one verb may be about, likewise.
+    /// The maximum number of tasks in the waiting calls of one verb.
     pub queue_rows: usize,
-    /// Bytes that waiting calls of one verb may hold, likewise.
+    /// The maximum number of bytes in the waiting calls of one verb.
     pub queue_bytes: usize,
-    /// A call that no writer has taken by then has failed.
+    /// A call that no writer has taken within this time fails.
     pub queue_age: Duration,
-    /// Calls that are committed together at the most.
+    /// The maximum number of calls in one transaction.
     pub group_jobs: usize,
-    /// Tasks that are committed together, about.
+    /// About how many tasks one transaction changes at most.
     pub group_rows: usize,
-    /// Lanes that are remembered.
+    /// The number of lanes that are cached.
     pub cached_lanes: usize,
-    /// A look for everything that is overdue that takes longer than this is made seldom; between
-    /// them only what ran out since is looked for.
+    /// If a full scan for overdue tasks takes longer than this, full scans are rare, and the scans
+    /// between them begin at a low watermark.
     pub quick_look: Duration,
-    /// Where lists and counts are read, if not where everything else is.
+    /// The standby that lists and counts are read from.
     pub read_store: Option<ReadStore>,
 }
 
@@ -136,8 +136,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A call that waits too long is withdrawn by its caller: none is refused because of another's
-    /// age.
+    /// A call that waits too long is withdrawn by its caller, so the queues have no age limit.
     fn bounds(&self) -> QueueBounds {
         QueueBounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: Duration::MAX }
     }
@@ -147,8 +146,7 @@ impl Options {
     }
 }
 
-/// The store on PostgreSQL: tasks, leases, partitions and the registry (see the module). Clones
-/// share it.
+/// The store on PostgreSQL, behind all ports (see the module). Clones share it.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<Shared>,
@@ -156,14 +154,14 @@ pub struct PostgresStore {
 
 struct Shared {
     writers: Arc<WriterShared>,
-    /// For leases and signs of life, which no load may hold up.
+    /// For leases and presence, which no load may hold up.
     leases: Arc<SharedConnections>,
-    /// For rounds at the partitions, likewise.
+    /// For the rounds at the partitions, which no load may hold up.
     rounds: ExclusiveConnection,
     /// For changes of queues, which wait for claims.
     changes: ExclusiveConnection,
     reads: SharedConnections,
-    /// For `list` and `counts`, and nothing that decides.
+    /// For `list` and `counts` only: nothing decides by it.
     standby: Option<Arc<Standby>>,
     walks: Mutex<Walks>,
     listener: Arc<Listener>,
@@ -172,9 +170,8 @@ struct Shared {
 }
 
 impl PostgresStore {
-    /// Connects to the database that `url` names, whose schema must be the one that this binary
-    /// knows. `clock` is the store's clock from now on, and `node` the process in whose name it
-    /// takes tasks.
+    /// Connects to the database at `url`, whose schema must be the one that this binary knows.
+    /// `clock` becomes the store's clock, and `node` is the process that its claims name.
     pub async fn connect(
         url: &str,
         clock: Arc<dyn Clock>,
@@ -227,12 +224,12 @@ impl PostgresStore {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What other nodes tell of tasks that wait and of partitions that are free, from now on.
+    /// Subscribes to the notifications of other nodes about waiting tasks and free partitions.
     pub fn wakes(&self) -> Wakes {
         self.shared.listener.subscribe()
     }
 
-    /// How far the read store is behind; none if there is none, or it is away.
+    /// How far the read store is behind; none if there is none, or it does not answer.
     pub fn read_store_lag(&self) -> Option<Duration> {
         self.standby()?.lag()
     }
@@ -281,18 +278,17 @@ impl PostgresStore {
         self.shared.standby.as_deref()
     }
 
-    /// Writes a trifle and reads it.
+    /// Writes and reads one row.
     async fn check(&self) -> Result<(), StoreError> {
         let now = self.now().as_millis();
         let rows = self.leases().call(async |session| session.query(Sql::Probe, &[&now]).await).await?;
         match rows.len() {
             1 => Ok(()),
-            _ => Err(StoreError::Corrupt("what was written is not there".to_owned())),
+            _ => Err(StoreError::Corrupt("the row that was written is missing".to_owned())),
         }
     }
 
-    /// Looks whether the database has every step of the schema that this binary needs; it may have
-    /// some of a newer one.
+    /// Checks that the database has every migration that this binary needs. It may have newer ones.
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         let known = STEPS.len();
         let last = i32::try_from(known).expect("invariant: there are few migrations");
@@ -304,8 +300,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Hands live rows that could not be read to a writer, which looks again and takes them out of
-    /// the way.
+    /// Has a writer read these live rows again and quarantine those that are unreadable.
     async fn review(&self, rows: Vec<TaskId>) {
         let weight = Weight { bytes: 0, rows: rows.len() };
         if let Err(fault) = self.write_queues().call(|verbs| &mut verbs.review, rows, weight).await {
@@ -313,7 +308,7 @@ impl PostgresStore {
         }
     }
 
-    /// Does what waits and closes the connections.
+    /// Finishes the waiting calls and closes the connections.
     async fn close(&self) -> Result<(), StoreError> {
         let Some(tasks) = self.shared.tasks.lock().take() else { return Err(closed()) };
         self.write_queues().close();
@@ -334,7 +329,7 @@ impl PostgresStore {
     }
 }
 
-/// A store that is dropped without being closed ends its writers when they have done what waits.
+/// A store that is dropped without being closed ends its writers after the waiting calls.
 impl Drop for Shared {
     fn drop(&mut self) {
         self.writers.write_queues.close();
@@ -344,8 +339,8 @@ impl Drop for Shared {
     }
 }
 
-/// Under which the writers of a node count: other numbers than those of most other nodes, so that
-/// they seldom wait for each other. Zero is what they are gathered under.
+/// The slots of `counts` that the writers of a node use. Most other nodes use other slots, so that
+/// writers rarely wait for each other. The upkeep gathers all slots under zero.
 fn slots(node: NodeId, writers: usize) -> impl Iterator<Item = i32> {
     const NODES: u64 = 256;
     let first = i32::try_from(node.number() % NODES).unwrap_or_default() * 64 + 1;

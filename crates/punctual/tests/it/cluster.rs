@@ -146,9 +146,9 @@ async fn nodes_wait_for_a_database_that_restarts() {
         .await;
     }
     assert_eq!(id_of(&cluster.caller(1).lease_one("q").await["task"]), id);
-    let away = "what was submitted by SQL cannot be taken now";
+    let away = "cannot take submissions by SQL";
     for node in 0..2 {
-        cluster.until_logged(node, "what was submitted by SQL is taken again").await;
+        cluster.until_logged(node, "submissions by SQL are taken again").await;
         let log = cluster.nodes[node].log();
         assert_eq!(log.matches(away).count(), 1, "once, however long it lasted: {log}");
     }

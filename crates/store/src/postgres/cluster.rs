@@ -1,7 +1,7 @@
 //! What the nodes of a cluster share besides the rows: the database's clock, and notifications.
 //!
 //! The dispatcher and the resolver subscribe to the [`Listener`]; the writers leave notes for the
-//! [`Notifier`]. Notifications may be lost: whoever needs the truth reads the rows.
+//! [`Notifier`]. Notifications may be lost: the rows are the truth.
 
 mod clock;
 mod listener;

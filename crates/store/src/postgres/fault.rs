@@ -1,4 +1,4 @@
-//! What can go wrong with the database, and what the callers are told of it.
+//! The faults of the database, and the errors that callers get for them.
 
 use std::error::Error;
 
@@ -8,38 +8,38 @@ use tokio_postgres::error::SqlState;
 /// Why a statement or a transaction did not succeed.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// PostgreSQL said no, or the connection broke.
+    /// PostgreSQL refused or failed, or the connection broke.
     Postgres(tokio_postgres::Error),
-    /// It did not answer for too long.
+    /// PostgreSQL did not answer in time, or the connection ended.
     Silent,
-    /// There is no connection; why the last attempt failed.
+    /// There is no connection; the error of the last attempt.
     NoConnection(StoreError),
-    /// What it had seen was removed by somebody else before it looked again.
+    /// Another transaction removed a row between two reads.
     Vanished(String),
-    /// What is stored makes no sense.
+    /// A stored value makes no sense.
     Corrupt(String),
     /// The store is closed.
     Closed,
 }
 
 impl Fault {
-    /// What PostgreSQL calls it.
+    /// The error code of PostgreSQL.
     pub(crate) fn code(&self) -> Option<&SqlState> {
         if let Fault::Postgres(error) = self { error.code() } else { None }
     }
 
-    /// Whether the same transaction may succeed at once: others were in its way.
+    /// Whether another transaction was in the way: a retry may succeed at once.
     pub(crate) fn is_conflict(&self) -> bool {
         let clashes = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
         matches!(self, Fault::Vanished(_)) || self.code().is_some_and(|code| clashes.contains(code))
     }
 
-    /// Whether a row was there already.
+    /// Whether a unique row exists already.
     pub(crate) fn is_unique_violation(&self) -> bool {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)
     }
 
-    /// Whether the connection is of no use any more.
+    /// Whether the connection must be replaced.
     pub(crate) fn breaks_connection(&self) -> bool {
         match self {
             Fault::Postgres(error) => error.is_closed() || error.code().is_none_or(is_connection),
@@ -48,7 +48,7 @@ impl Fault {
         }
     }
 
-    /// Whether it may be the fault of one call among those that were written together.
+    /// Whether one call of a batch may have caused it.
     pub(crate) fn may_be_of_one_call(&self) -> bool {
         match self {
             Fault::Postgres(_) => !self.breaks_connection() && !self.is_full(),
@@ -61,7 +61,7 @@ impl Fault {
         self.code() == Some(&SqlState::DISK_FULL)
     }
 
-    /// What the callers are told.
+    /// The error that callers get.
     pub(crate) fn to_store_error(&self) -> StoreError {
         match self {
             Fault::Postgres(error) => match error.code() {
@@ -86,20 +86,20 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
-/// Class 08, and a server that shuts down, crashes or starts.
+/// Class 08, and the errors of a server that shuts down, crashes or starts.
 fn is_connection(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
         || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
-        // A server that has become a standby takes no writes; the next connection may find the new
+        // A server that became a standby refuses writes; the next connection may find the new
         // primary.
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION
 }
 
-/// What PostgreSQL says, with its reason: the error by itself only says where it happened.
+/// The message of PostgreSQL, or the error with its cause: its own text names only the place.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
-    if let Some(said) = error.as_db_error() {
-        return format!("{} ({})", said.message(), said.code().code());
+    if let Some(reported) = error.as_db_error() {
+        return format!("{} ({})", reported.message(), reported.code().code());
     }
     match error.source() {
         Some(reason) => format!("{error}: {reason}"),
@@ -107,7 +107,7 @@ pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// What calls on a closed store are told.
+/// The error of calls on a closed store.
 pub(crate) fn closed() -> StoreError {
     StoreError::Unavailable("the store is closed".to_owned())
 }

@@ -15,8 +15,8 @@ use super::statements::Sql;
 use crate::found_tasks::{BadRow, FoundTask, FoundTasks, is_of};
 use crate::task_row::{self, ID, LANE, STATE};
 
-/// Reads tasks of one tenant, in the order of the ids. An unreadable row fails the call if its owner
-/// asked for it alone. Otherwise it is left out, so that the other tasks are answered.
+/// Reads tasks of one tenant, in the order of the ids. An unreadable row fails the call if its
+/// owner asked for it alone. Otherwise it is left out, so that the other tasks are answered.
 pub(crate) async fn get(
     session: &Session,
     lanes: &LaneDirectory,

@@ -1,13 +1,12 @@
-//! Makes tasks of what was submitted by SQL: `punctual.enqueue` puts it into the inbox, inside a
-//! transaction of its submitter's own, and the nodes take it from there.
+//! The inbox: submissions by SQL. `punctual.enqueue` puts rows into it, inside a transaction of the
+//! submitter, and the nodes turn them into tasks.
 //!
-//! `serve` runs [`PostgresStore::receive`] on every node that schedules or serves, and gives it
-//! the validate: the rules are those of every other submission, and not known here. It has a
-//! connection of its own, on which it also hears of transactions that were committed. Rows are
-//! locked, made tasks and taken out of the inbox in one transaction (`batch`), so that a node
-//! may die between any two lines; what a notification did not tell of is found by looking
-//! (`pacing`). A row that cannot become a task is put aside with the reason, and never holds up
-//! others.
+//! `serve` runs [`PostgresStore::receive`] on every node that schedules or serves, with a validator
+//! that knows the rules of all submissions. It has a connection of its own, which also receives the
+//! notifications of committed submissions. Rows are locked, turned into tasks and removed in one
+//! transaction (`batch`), so that a node may die at any point. A scan finds what no notification
+//! named (`pacing`). A row that cannot become a task is put aside with the reason and never holds
+//! up others.
 
 mod batch;
 mod pacing;
@@ -36,51 +35,53 @@ use crate::tally::TransactionTally;
 use batch::Batches;
 use pacing::{InboxPacing, WATCH_DURATION};
 
-/// The channel on which `punctual.enqueue` tells of its transaction.
+/// The channel on which `punctual.enqueue` announces its transaction.
 const CHANNEL: &str = "punctual_inbox";
 
-/// Transactions that were told of and not looked for yet; further ones are found by looking.
+/// The maximum number of announced transactions that wait; a scan finds further ones.
 const PENDING_TRANSACTIONS_MAX: usize = 1_024;
 
-/// The connections of a node that have a slot of their own for their counts, this one the last of
-/// them.
+/// The number of count slots of a node; the inbox uses the last one.
 const SLOTS_MAX: usize = 64;
 
-/// How long to wait at the most before the next attempt to connect: at first, and after many
-/// failures.
+/// The maximum wait before the next attempt to connect: at first, and after many failures.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// A submission as it lies in the inbox.
+/// A submission in the inbox.
 #[derive(Clone, Debug)]
 pub struct EnqueuedTask {
-    /// What its submitter knows the task by.
+    /// The id that the submitter got.
     pub id: TaskId,
-    /// Whose it is.
+    /// The tenant that submitted it.
     pub tenant: String,
     /// When it was submitted.
     pub created_at: Timestamp,
-    /// What was submitted, as the body of `POST /v1/tasks`.
+    /// Its content, as the body of `POST /v1/tasks`.
     pub submission: String,
 }
 
-/// Makes a task of a submission, or says why not.
+/// Makes a task of a submission, or fails with the reason.
 pub type InboxValidator = Arc<dyn Fn(&EnqueuedTask) -> Result<NewTask, String> + Send + Sync>;
 
 impl PostgresStore {
-    /// Takes what is in the inbox until told to stop, and has submitters held to payloads of so
-    /// many bytes.
+    /// Takes submissions until `stop` is ready. `payload_bytes` becomes the maximum payload of
+    /// `punctual.enqueue`.
     pub async fn receive(&self, validate: InboxValidator, payload_bytes: usize, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let (mut backoff, mut is_away) = (BACKOFF.0, false);
         loop {
             let begun = Instant::now();
-            let Err(fault) = self.tend(&validate, payload_bytes, &mut is_away, stop.as_mut()).await else { return };
+            let Err(fault) =
+                self.receive_on_one_connection(&validate, payload_bytes, &mut is_away, stop.as_mut()).await
+            else {
+                return;
+            };
             if begun.elapsed() > BACKOFF.1 {
                 backoff = BACKOFF.0;
             }
-            // Once, and not as long as it lasts.
+            // Once per outage.
             if !std::mem::replace(&mut is_away, true) {
-                warn!(fault = %fault.to_store_error(), "what was submitted by SQL cannot be taken now; it waits");
+                warn!(fault = %fault.to_store_error(), "cannot take submissions by SQL; they wait until the connection is back");
             }
             backoff = (backoff * 2).min(BACKOFF.1);
             tokio::select! {
@@ -90,8 +91,8 @@ impl PostgresStore {
         }
     }
 
-    /// Removes at most `limit` of each: keys that were used before `before`, and what was refused
-    /// before it; gives how many there were.
+    /// Removes at most `limit` keys that were used before `before`, and as many submissions that
+    /// were refused before it; returns how many were removed.
     pub async fn prune_inbox(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
         let (before, limit) = (before.as_millis(), count_column(limit));
         let prune = async |session: &Session| {
@@ -101,22 +102,22 @@ impl PostgresStore {
         self.reads().call(prune).await
     }
 
-    /// Takes on one connection, for as long as it lasts. When something could be taken again after
-    /// it `is_away`, that is told, and over.
-    async fn tend(
+    /// Takes submissions on one connection until it breaks. The first success after an outage is
+    /// logged and clears `is_away`.
+    async fn receive_on_one_connection(
         &self,
         validate: &InboxValidator,
         payload_bytes: usize,
         is_away: &mut bool,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Fault> {
-        let (tell, told) = mpsc::channel(PENDING_TRANSACTIONS_MAX);
+        let (announce, announced) = mpsc::channel(PENDING_TRANSACTIONS_MAX);
         let hear = move |message| {
             if let AsyncMessage::Notification(notification) = message
                 && let Ok(transaction) = notification.payload().parse::<i64>()
             {
-                // One too many is found by looking.
-                tell.try_send(transaction).ok();
+                // A scan finds one that does not fit.
+                announce.try_send(transaction).ok();
             }
         };
         let shared = Arc::clone(&self.shared.writers);
@@ -128,7 +129,7 @@ impl PostgresStore {
             Writer { shared, session, tally: TransactionTally::default(), notes: OutboxNotes::default(), slot };
         let (connections, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
         let mut batches = Batches { writer, connections, listener, validate };
-        let mut pacing = InboxPacing::new(told);
+        let mut pacing = InboxPacing::new(announced);
         let watch = i64::try_from(WATCH_DURATION.as_millis()).unwrap_or_default();
         loop {
             let which = tokio::select! {
@@ -139,7 +140,7 @@ impl PostgresStore {
             let begun = Instant::now();
             let found = batches.take(which).await?;
             if std::mem::take(is_away) {
-                info!("what was submitted by SQL is taken again");
+                info!("submissions by SQL are taken again");
             }
             pacing.taken(which, found, begun.elapsed());
             if pacing.wants_to_watch() {

@@ -64,8 +64,8 @@ pub(crate) struct WrittenBatch {
     pub passed: Vec<(i64, i64)>,
 }
 
-/// Keeps the new tasks that were stored. The others were stored before: their client did not get the
-/// answer.
+/// Keeps the new tasks that were stored. The others were stored before: their client did not get
+/// the answer.
 pub(crate) fn keep_stored(
     tasks: &[NewTask],
     stored: &HashSet<Uuid>,

@@ -16,18 +16,18 @@ use super::fault::Fault;
 use super::statements::Sql;
 use crate::lane_cache::{LaneCache, route_of, target_column};
 
-/// The lanes that this process has met (see the module).
+/// The lanes of the store, cached (see the module).
 pub(crate) struct LaneDirectory {
     known: RwLock<LaneCache>,
 }
 
 impl LaneDirectory {
-    /// Remembers about so many lanes.
+    /// A directory that caches about so many lanes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { known: RwLock::new(LaneCache::new(capacity)) }
     }
 
-    /// The lanes with these numbers that there are.
+    /// The lanes with these numbers, as far as they exist.
     pub(crate) async fn get(
         &self,
         session: &Session,
@@ -54,7 +54,7 @@ impl LaneDirectory {
         Ok(found)
     }
 
-    /// Those of the lanes with these numbers that were met lately.
+    /// The lanes with these numbers, as far as they are cached.
     pub(crate) fn peek(&self, ids: impl IntoIterator<Item = i64>) -> Vec<Arc<Lane>> {
         let known = self.known.read();
         ids.into_iter().filter_map(|id| known.by_id(id).cloned()).collect()
@@ -65,7 +65,7 @@ impl LaneDirectory {
         Ok(self.get(session, [id]).await?.remove(&id))
     }
 
-    /// The lanes with these keys; those that are missing are made.
+    /// The lanes with these keys; missing ones are made.
     pub(crate) async fn resolve<'k>(
         &self,
         session: &Session,
@@ -103,11 +103,11 @@ impl LaneDirectory {
                 make(session, &missing).await?;
             }
         }
-        Err(Fault::Corrupt("a lane that was made is not there".to_owned()))
+        Err(Fault::Corrupt("a lane that was made is missing".to_owned()))
     }
 }
 
-/// Sorted, so that two who make the same lanes do not wait for each other in a circle.
+/// Makes lanes in a fixed order, so that writers that make the same lanes do not deadlock.
 async fn make(session: &Session, missing: &HashMap<[u8; 32], &LaneKey>) -> Result<(), Fault> {
     let mut lanes: Vec<(&[u8], &LaneKey)> = missing.iter().map(|(digest, key)| (digest.as_slice(), *key)).collect();
     lanes.sort_unstable_by_key(|(digest, _)| *digest);
@@ -120,8 +120,8 @@ async fn make(session: &Session, missing: &HashMap<[u8; 32], &LaneKey>) -> Resul
     Ok(())
 }
 
-/// What a lane is looked for by. Every part has its length before it, so that no two keys read
-/// alike.
+/// The digest by which a lane is found. Every part has its length before it, so that no two keys
+/// look alike.
 fn digest(key: &LaneKey) -> [u8; 32] {
     let mut digest = Sha256::new();
     for part in [&key.tenant, &key.queue, &key.kind, target_column(key)] {

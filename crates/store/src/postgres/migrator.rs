@@ -1,7 +1,6 @@
-//! A database that is open for migrations only.
+//! Runs migrations on a PostgreSQL database.
 //!
-//! `punctual migrate` and the start of a node use it. It does not look at the schema when it
-//! opens.
+//! `punctual migrate` and the start of a node use it. It does not check the schema when it opens.
 
 use std::time::Duration;
 
@@ -15,11 +14,11 @@ use super::fault::Fault;
 use crate::migrations::postgres as migrations;
 use crate::migrations::{MigrationError, SchemaStatus};
 
-/// What a session that migrates is set to: a step may take long, and so may those of a node that
-/// was first.
+/// The settings of a session that migrates: a migration may take long, and so may the wait for
+/// another node that migrates.
 const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; SET lock_timeout = 0";
 
-/// A database that is open for migrations only, without a look at its schema.
+/// A connection that migrates (see the module).
 pub struct Migrator {
     client: Client,
     driver: JoinHandle<()>,
@@ -37,7 +36,7 @@ impl Migrator {
         let fault = |fault: Fault| ConnectError::of(address, fault);
         let (client, connection) = address.connect(|_| {}).await.map_err(fault)?;
         let driver = tokio::spawn(async move {
-            // What ended it is told to whoever waits for an answer.
+            // The statement under way gets the error.
             drop(connection.await);
         });
         let database = Self { client, driver, patience: migrations::STEP_PATIENCE };
@@ -45,13 +44,12 @@ impl Migrator {
         Ok(database)
     }
 
-    /// Applies every migration that is missing; gives their numbers. Nodes that do so at once take
-    /// turns.
+    /// Applies every missing migration; returns their numbers. One node migrates at a time.
     pub async fn up(&self, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
         migrations::up(&self.client, now, self.patience).await
     }
 
-    /// Takes back every migration above `to`; gives their numbers.
+    /// Reverts every migration above `to`; returns their numbers.
     pub async fn down(&self, to: u32) -> Result<Vec<u32>, MigrationError> {
         migrations::down(&self.client, to, self.patience).await
     }
@@ -61,12 +59,12 @@ impl Migrator {
         migrations::status(&self.client).await
     }
 
-    /// How many of the migrations are applied, if there are none of a newer binary.
+    /// How many migrations are applied. Fails if a newer binary has applied others.
     pub(crate) async fn applied(&self) -> Result<usize, MigrationError> {
         migrations::applied(&self.client).await
     }
 
-    /// Whether it holds tasks, live or finished; a database without our tables holds none.
+    /// Whether it holds tasks, live or finished. A database without our tables holds none.
     pub async fn has_tasks(&self) -> bool {
         let any = "SELECT EXISTS (SELECT 1 FROM tasks) OR EXISTS (SELECT 1 FROM history)";
         self.client.query_one(any, &[]).await.is_ok_and(|row| row.get(0))

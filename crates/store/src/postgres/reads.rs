@@ -13,11 +13,11 @@ use super::row;
 use super::statements::Sql;
 use super::writer::WriterShared;
 
-/// Lanes whose heads are read in one statement.
+/// The number of lanes whose heads one statement reads.
 const LANES: i64 = 2_000;
 
-/// Lists the lanes with a waiting task that is due before an instant, by number: each from its mark
-/// on, for what was taken before it leaves dead entries.
+/// Lists the lanes with a waiting task that is due before an instant, by number. Each is read from
+/// its scan cursor on: there are dead entries before it.
 pub(crate) async fn heads(
     session: &Session,
     shared: &WriterShared,

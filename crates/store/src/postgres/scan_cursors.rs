@@ -38,37 +38,37 @@ impl LaneRange {
 /// Behind everything.
 const END: Place = (i64::MAX, i64::MAX);
 
-/// How often the front of a lane is looked at from which something was taken, and of one that is
-/// quiet.
+/// How often the front of a lane is audited: of one from which tasks were taken, and of a quiet
+/// one.
 const BUSY_AUDIT_INTERVAL: Duration = Duration::from_secs(2);
 const QUIET_AUDIT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A look at the front may take up to one part in so many of the time, where it takes long.
+/// Slow audits of a lane take at most one part in this many of the time.
 const AUDIT_SHARE: u32 = 50;
 
-/// Lanes whose fronts take longer are looked at one by one.
+/// Lanes whose audit takes longer are audited one by one.
 const QUICK_AUDIT_MAX: Duration = Duration::from_millis(50);
 
-/// More lanes than this are not remembered, and more instants of one.
+/// The maximum number of lanes, and of cursors for one lane.
 const LANES_MAX: usize = 100_000;
 const CURSORS_PER_LANE_MAX: usize = 4;
 
-/// How far each lane has been taken from (see the module). One claim is under way at a time.
+/// The cursors of all lanes (see the module). One claim is under way at a time.
 #[derive(Default)]
 pub(crate) struct ScanCursors {
     lanes: Mutex<HashMap<i64, LaneCursors>>,
     doubted: Notify,
 }
 
-/// What is known of a lane.
+/// The cursors of a lane, and its audits.
 struct LaneCursors {
     cursors: Vec<ScanCursor>,
-    /// Something was taken since its front was looked at.
+    /// Tasks were taken since its last audit.
     is_busy: bool,
-    /// Somebody has reason to doubt its cursors.
+    /// A cursor may have passed a waiting task.
     is_doubtful: bool,
-    /// When its front was last looked at, and how long that took.
-    looked_at: Instant,
+    /// When its front was last audited, and how long that took.
+    audited_at: Instant,
     took: Duration,
 }
 
@@ -76,12 +76,12 @@ struct ScanCursor {
     range: LaneRange,
     /// Nothing waits up to here.
     place: Place,
-    /// The first of what was put in since the last claim began, which may not have seen it.
+    /// The first task that was put in since the last claim began, which may not have seen it.
     lowest: Place,
 }
 
 impl ScanCursor {
-    /// Something waits right behind this place.
+    /// A task waits right behind this place.
     fn go_back(&mut self, before: Place) {
         self.place = self.place.min(before);
         self.lowest = self.lowest.min(before);
@@ -90,23 +90,23 @@ impl ScanCursor {
 
 impl LaneCursors {
     fn new() -> Self {
-        let (looked_at, took) = (Instant::now(), Duration::ZERO);
-        Self { cursors: Vec::new(), is_busy: false, is_doubtful: false, looked_at, took }
+        let (audited_at, took) = (Instant::now(), Duration::ZERO);
+        Self { cursors: Vec::new(), is_busy: false, is_doubtful: false, audited_at, took }
     }
 
-    fn look_is_due(&self, now: Instant) -> bool {
+    fn audit_is_due(&self, now: Instant) -> bool {
         let pause = match (self.is_doubtful, self.is_busy) {
             (true, _) => Duration::ZERO,
             (false, true) => BUSY_AUDIT_INTERVAL,
             (false, false) => QUIET_AUDIT_INTERVAL,
         };
         let is_ahead = self.cursors.iter().any(|cursor| cursor.place > cursor.range.front());
-        is_ahead && now >= self.looked_at + pause.max(self.took * AUDIT_SHARE)
+        is_ahead && now >= self.audited_at + pause.max(self.took * AUDIT_SHARE)
     }
 }
 
 impl ScanCursors {
-    /// A claim is about to look into a lane: it begins strictly after this place.
+    /// Begins a claim on a lane. Returns the place behind which it reads.
     pub(crate) fn begin(&self, range: LaneRange) -> Place {
         let mut lanes = self.lanes.lock();
         if lanes.len() >= LANES_MAX && !lanes.contains_key(&range.lane) {
@@ -128,7 +128,7 @@ impl ScanCursors {
     /// A claim has taken everything up to `to`, if it took anything.
     pub(crate) fn taken(&self, range: LaneRange, to: Option<Place>) {
         let mut lanes = self.lanes.lock();
-        // Forgotten meanwhile: what it saw may be wrong.
+        // Forgotten meanwhile: its cursor may be wrong.
         let (Some(known), Some(to)) = (lanes.get_mut(&range.lane), to) else { return };
         known.is_busy = true;
         if let Some(cursor) = known.cursors.iter_mut().find(|cursor| cursor.range == range) {
@@ -136,7 +136,7 @@ impl ScanCursors {
         }
     }
 
-    /// Where to begin in a lane that is only read.
+    /// Where a read of a lane begins that claims nothing.
     pub(crate) fn place(&self, lane: i64) -> Place {
         let all = LaneRange { lane, from: i64::MIN };
         let lanes = self.lanes.lock();
@@ -144,7 +144,7 @@ impl ScanCursors {
         cursor.map_or(all.front(), |cursor| cursor.place)
     }
 
-    /// Something waits in these lanes that is due then.
+    /// Moves cursors back: tasks wait in these lanes, due at these instants.
     pub(crate) fn put(&self, waiting: impl IntoIterator<Item = (i64, i64)>) {
         let mut lanes = self.lanes.lock();
         for (lane, due_at) in waiting {
@@ -154,14 +154,14 @@ impl ScanCursors {
         }
     }
 
-    /// A task of this lane waits there: it is the first.
+    /// Moves cursors back to the first waiting task of a lane.
     pub(crate) fn found(&self, lane: i64, first: Place) {
         if let Some(known) = self.lanes.lock().get_mut(&lane) {
             known.cursors.iter_mut().for_each(|cursor| cursor.go_back((first.0, first.1.saturating_sub(1))));
         }
     }
 
-    /// The cursors of these lanes may stand too far ahead.
+    /// Asks for an audit of these lanes: their cursors may be too far ahead.
     pub(crate) fn doubt(&self, doubtful: impl IntoIterator<Item = i64>) {
         let mut lanes = self.lanes.lock();
         for lane in doubtful {
@@ -173,25 +173,24 @@ impl ScanCursors {
         self.doubted.notify_one();
     }
 
-    /// Every cursor may stand too far ahead.
+    /// Asks for an audit of every lane.
     pub(crate) fn doubt_all(&self) {
         self.lanes.lock().values_mut().for_each(|known| known.is_doubtful = true);
         self.doubted.notify_one();
     }
 
-    /// Returns once a cursor is doubted.
+    /// Returns once an audit was asked for.
     pub(crate) async fn wait_for_doubt(&self) {
         self.doubted.notified().await;
     }
 
-    /// The lanes whose fronts are to be looked at now, up to `most` in each group. Those that took
-    /// long are alone.
-    pub(crate) fn to_look_at(&self, most: usize) -> Vec<Vec<i64>> {
+    /// The lanes to audit now, up to `most` in each group. Slow lanes are alone.
+    pub(crate) fn to_audit(&self, most: usize) -> Vec<Vec<i64>> {
         let now = Instant::now();
         let mut lanes = self.lanes.lock();
         let (mut quick, mut slow) = (Vec::new(), Vec::new());
-        for (lane, known) in lanes.iter_mut().filter(|(_, known)| known.look_is_due(now)) {
-            // What happens from now on asks for another look.
+        for (lane, known) in lanes.iter_mut().filter(|(_, known)| known.audit_is_due(now)) {
+            // Later changes ask for another audit.
             (known.is_busy, known.is_doubtful) = (false, false);
             if known.took > QUICK_AUDIT_MAX {
                 slow.push(vec![*lane]);
@@ -202,12 +201,12 @@ impl ScanCursors {
         quick.chunks(most).map(<[i64]>::to_vec).chain(slow).collect()
     }
 
-    /// The fronts of these lanes were looked at, which took so long.
-    pub(crate) fn looked_at(&self, looked: &[i64], took: Duration) {
+    /// Records an audit of these lanes.
+    pub(crate) fn audited(&self, audited: &[i64], took: Duration) {
         let mut lanes = self.lanes.lock();
-        for lane in looked {
+        for lane in audited {
             if let Some(known) = lanes.get_mut(lane) {
-                (known.looked_at, known.took) = (Instant::now(), took);
+                (known.audited_at, known.took) = (Instant::now(), took);
             }
         }
     }
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_before_the_mark_moves_it_back() {
+    fn a_task_before_the_cursor_moves_it_back() {
         let cursors = ScanCursors::default();
         take(&cursors, ONE, (5, 7));
         cursors.put([(1, 9)]);
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_while_a_claim_looks_is_not_passed_over() {
+    fn a_task_put_in_during_a_claim_is_not_passed() {
         let cursors = ScanCursors::default();
         take(&cursors, ONE, (5, 7));
         cursors.begin(ONE);
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_at_the_front_moves_the_mark_back() {
+    fn a_task_found_at_the_front_moves_the_cursor_back() {
         let cursors = ScanCursors::default();
         take(&cursors, ONE, (5, 7));
         cursors.found(1, (6, 1));
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_from_an_instant_on_leaves_what_was_due_before() {
+    fn a_claim_from_an_instant_on_has_its_own_cursor() {
         let cursors = ScanCursors::default();
         let late = LaneRange { from: 50, ..ONE };
         assert_eq!(cursors.begin(late), (50, i64::MIN));
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instants_of_a_lane_are_few() {
+    fn a_lane_has_few_cursors() {
         let cursors = ScanCursors::default();
         for from in 0..100 {
             take(&cursors, LaneRange { lane: 1, from }, (from, 7));
@@ -292,37 +291,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_doubtful_mark_is_looked_after_at_once() {
+    async fn a_doubtful_cursor_is_audited_at_once() {
         let cursors = ScanCursors::default();
         take(&cursors, ONE, (5, 7));
         take(&cursors, TWO, (5, 7));
         cursors.doubt([2, 3]);
         cursors.wait_for_doubt().await;
-        assert_eq!(cursors.to_look_at(10), [[2]]);
+        assert_eq!(cursors.to_audit(10), [[2]]);
         cursors.doubt_all();
         cursors.wait_for_doubt().await;
-        assert_eq!(cursors.to_look_at(1).len(), 2);
+        assert_eq!(cursors.to_audit(1).len(), 2);
         assert_eq!(cursors.begin(ONE), (5, 7), "it counts meanwhile");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fronts_are_looked_at_in_their_time() {
+    async fn audits_keep_their_intervals() {
         let cursors = ScanCursors::default();
         take(&cursors, ONE, (5, 7));
         cursors.begin(TWO);
-        assert!(cursors.to_look_at(10).is_empty(), "not yet");
+        assert!(cursors.to_audit(10).is_empty(), "not yet");
         tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
-        assert_eq!(cursors.to_look_at(10), [[1]], "from the other nothing was taken");
-        cursors.looked_at(&[1], Duration::ZERO);
+        assert_eq!(cursors.to_audit(10), [[1]], "from the other nothing was taken");
+        cursors.audited(&[1], Duration::ZERO);
         tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
-        assert!(cursors.to_look_at(10).is_empty(), "it is quiet");
+        assert!(cursors.to_audit(10).is_empty(), "it is quiet");
         tokio::time::advance(QUIET_AUDIT_INTERVAL).await;
-        assert_eq!(cursors.to_look_at(10), [[1]]);
+        assert_eq!(cursors.to_audit(10), [[1]]);
         cursors.taken(ONE, Some((8, 9)));
-        cursors.looked_at(&[1], BUSY_AUDIT_INTERVAL);
+        cursors.audited(&[1], BUSY_AUDIT_INTERVAL);
         tokio::time::advance(BUSY_AUDIT_INTERVAL * (AUDIT_SHARE - 1)).await;
-        assert!(cursors.to_look_at(10).is_empty(), "a look that takes long is seldom");
+        assert!(cursors.to_audit(10).is_empty(), "slow audits are rare");
         tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
-        assert_eq!(cursors.to_look_at(10), [[1]]);
+        assert_eq!(cursors.to_audit(10), [[1]]);
     }
 }

@@ -1,11 +1,10 @@
-//! The standby that lists and counts are read from, where there is one.
+//! The standby that lists and counts are read from, if there is one.
 //!
-//! `ports` asks it in `list` and `counts`, and nowhere else: it has connections and a memory of
-//! lanes of its own, so that nothing that decides can be led by what a standby says. Once a
-//! second it is looked how far the standby is behind (`lag`), and whether it shows what this node
-//! has written: a copy of the store that goes its own way has the same identity. One that is
-//! away, is too far behind or is a standby no more is not asked, and whatever it does not
-//! answer the primary does.
+//! `ports` reads `list` and `counts` from it, and nothing else. It has connections and a lane cache
+//! of its own, so that no decision depends on a standby. A check every second measures its lag
+//! (`lag`) and whether it shows a write of this node: a copy of the store that was promoted has the
+//! same identity. A standby that does not answer, is too far behind or is none any more is not
+//! asked; the primary answers instead.
 
 pub(crate) mod lag;
 
@@ -32,13 +31,14 @@ use super::statements::Sql;
 use crate::columns::node_column;
 use lag::Positions;
 
-/// How often it is looked how far the standby is.
+/// How often the standby is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For so many looks it is no news that the standby does not know this node, which has just begun.
+/// For this many checks a standby that does not show this node's writes is not logged: the node has
+/// just begun.
 const NEW_NODE_CHECKS: usize = 10;
 
-/// How long the standby has for an answer, before the primary is asked.
+/// How long to wait for the standby before the primary is asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A standby to read lists and counts from.
@@ -46,11 +46,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct ReadStore {
     /// Its address.
     pub url: String,
-    /// How far it may be behind.
+    /// The maximum lag.
     pub max_lag: Duration,
 }
 
-/// Without its address, which may have a password in it.
+/// Without its URL, which may have a password in it.
 impl fmt::Debug for ReadStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadStore").field("max_lag", &self.max_lag).finish_non_exhaustive()
@@ -68,8 +68,7 @@ pub(crate) struct Standby {
 }
 
 impl Standby {
-    /// Looks whether it is the same database as `store`, for the process `node`. One that is away
-    /// may come later.
+    /// Checks that it is a standby of `store`. One that does not answer yet is accepted.
     pub(crate) async fn open(
         wanted: &ReadStore,
         store: &SharedConnections,
@@ -104,7 +103,7 @@ impl Standby {
         }
     }
 
-    /// What `work` reads there; none if the primary has to be asked.
+    /// Runs `work` on the standby. None: the primary has to be asked.
     pub(crate) async fn read<T>(
         &self,
         work: impl AsyncFnOnce(&Session, &LaneDirectory) -> Result<T, Fault>,
@@ -126,22 +125,22 @@ impl Standby {
         }
     }
 
-    /// How far it is behind; none if that is not known.
+    /// How far it is behind, if that is known.
     pub(crate) fn lag(&self) -> Option<Duration> {
         *self.lag.lock()
     }
 
-    /// Looks how far it is, until it is aborted. `store` is the primary.
+    /// Checks it until it is aborted. `store` is the primary.
     pub(crate) async fn watch(self: Arc<Self>, store: Arc<SharedConnections>) {
         let mut positions = Positions::default();
-        let (mut told, mut looks) = (None, 0);
+        let (mut logged, mut checks) = (None, 0);
         loop {
-            let seen = self.look(&store, &mut positions).await;
+            let seen = self.check(&store, &mut positions).await;
             let may_be_asked = seen.is_ok();
             self.may_be_asked.store(may_be_asked, Ordering::Relaxed);
-            looks += 1;
-            let is_news = looks > NEW_NODE_CHECKS || !matches!(seen, Err(StandbyProblem::Strange));
-            if is_news && told.replace(may_be_asked) != Some(may_be_asked) {
+            checks += 1;
+            let is_news = checks > NEW_NODE_CHECKS || !matches!(seen, Err(StandbyProblem::Strange));
+            if is_news && logged.replace(may_be_asked) != Some(may_be_asked) {
                 match seen {
                     Ok(()) => info!("lists are read from the read store"),
                     Err(why) => warn!("the read store {why}; lists are read from the store itself"),
@@ -151,8 +150,8 @@ impl Standby {
         }
     }
 
-    /// Looks once; why the standby must not be asked, if so.
-    pub(crate) async fn look(
+    /// Checks once. Fails with the reason if the standby must not be asked.
+    pub(crate) async fn check(
         &self,
         store: &SharedConnections,
         positions: &mut Positions,
@@ -173,8 +172,8 @@ impl Standby {
         if !replayed.knows_this_node {
             return Err(self.lost(StandbyProblem::Strange));
         }
-        // Of a store that is away it is not known how far it is: what was known before holds, and
-        // the standby can tell what the store cannot.
+        // If the primary does not answer, its position is unknown. The last lag counts, and the
+        // standby can answer what the primary cannot.
         let Ok(Ok(written)) = written else {
             let known = self.lag();
             return known.map_or(Err(StandbyProblem::Unknown), |lag| self.check_lag(lag));
@@ -224,7 +223,7 @@ impl fmt::Display for StandbyProblem {
             StandbyProblem::Behind { lag, most } => {
                 write!(f, "is {:.1} seconds behind, more than {}", lag.as_secs_f64(), most.as_secs_f64())
             }
-            StandbyProblem::Unknown => f.write_str("does not tell how far it is behind"),
+            StandbyProblem::Unknown => f.write_str("does not report how far it is behind"),
             StandbyProblem::NoStandby => f.write_str("is not a standby"),
             StandbyProblem::Strange => f.write_str("does not show what this node has written"),
         }
@@ -254,7 +253,7 @@ async fn identity(session: &Session) -> Result<Identity, Fault> {
     Ok(Identity { system: row.get(0), database: row.get(1) })
 }
 
-/// How far the primary has written its log.
+/// How far the primary has written its log, and its time.
 struct PrimaryPosition {
     position: i64,
     now: i64,
@@ -285,8 +284,8 @@ async fn replayed(session: &Session, node: NodeId) -> Result<Result<StandbyPosit
     Ok(Ok(StandbyPosition { is_standby, knows_this_node, position: row.get(2), committed_at: row.get(3) }))
 }
 
-/// Whether a right is missing. Of a schema that the user may not use PostgreSQL says that the
-/// tables are not there.
+/// Whether a right is missing. Without the right to use a schema PostgreSQL reports its tables as
+/// undefined.
 fn is_of_rights(fault: &Fault) -> bool {
     let code = fault.code();
     code == Some(&SqlState::INSUFFICIENT_PRIVILEGE) || code == Some(&SqlState::UNDEFINED_TABLE)
@@ -294,7 +293,7 @@ fn is_of_rights(fault: &Fault) -> bool {
 
 async fn one(session: &Session, sql: Sql, parameters: Parameters<'_>) -> Result<tokio_postgres::Row, Fault> {
     let row = session.query(sql, parameters).await?.into_iter().next();
-    row.ok_or_else(|| Fault::Corrupt("a server does not know who it is".to_owned()))
+    row.ok_or_else(|| Fault::Corrupt("a server did not report its identity".to_owned()))
 }
 
 fn of_read_store(fault: ConnectError) -> ConnectError {

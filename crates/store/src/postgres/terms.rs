@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::statements::Sql;
 use crate::columns::{node_column, number_column};
 
-/// Partitions and terms, each once and in order, so that nobody waits in a circle.
+/// Partitions and terms, each once and in order, so that claims do not deadlock.
 pub(crate) struct Terms {
     numbers: Vec<i32>,
     terms: Vec<i64>,
@@ -36,7 +36,7 @@ impl Terms {
         self.numbers.is_empty()
     }
 
-    /// Holds on to those that are the node's own. Without any there is no statement.
+    /// Locks the terms that the node owns. Without any there is no statement.
     pub(crate) async fn hold(&self, session: &Session, node: NodeId) -> Result<OwnedTerms, Fault> {
         if self.is_empty() {
             return Ok(OwnedTerms::new());

@@ -1,4 +1,4 @@
-//! Where a row is in its table: the quickest way back to a row that is locked.
+//! The location of a row in its table: the fastest way back to a locked row.
 //!
 //! Claims and the resolver use it. It is valid only while the transaction that locked the row
 //! lasts.
@@ -8,7 +8,7 @@ use std::error::Error;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// The place of a row: its block and its number in it, as PostgreSQL sends them.
+/// The location of a row: its block and its number there, as PostgreSQL sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tid([u8; 6]);
 

@@ -17,7 +17,6 @@ use punctual_core::backoff::ExponentialBackoff;
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::state::By;
-use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use tracing::{error, info, warn};
@@ -43,7 +42,7 @@ pub(crate) use write_queues::WriteQueues;
 /// How long a writer pauses before it tries to connect again.
 const BACKOFF: ExponentialBackoff = ExponentialBackoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
-/// How often a transaction is tried that others were in the way of.
+/// How often a transaction is tried if other transactions are in its way.
 const TRIES_MAX: usize = 4;
 
 /// What the writers of a store share.
@@ -66,9 +65,9 @@ pub(crate) struct Writer {
     pub shared: Arc<WriterShared>,
     pub session: Session,
     pub tally: TransactionTally,
-    /// What the transaction under way leaves to the resolver.
+    /// The notes that the transaction under way leaves for the resolver.
     pub notes: OutboxNotes,
-    /// Under which the numbers of live tasks are counted that this writer moves.
+    /// The slot of `counts` that this writer uses.
     pub slot: i32,
 }
 
@@ -108,7 +107,7 @@ impl WriterShared {
                     }
                 }
             }
-            // Nobody waits for a server that is gone when the store is closed.
+            // Closing the store does not wait for a lost server.
             if self.write_queues.is_closed() {
                 self.write_queues.abandon();
                 return;
@@ -126,7 +125,7 @@ impl Writer {
         loop {
             let taken = tokio::select! {
                 biased;
-                // Whoever comes next must not be the one to find out.
+                // A lost connection is replaced before the next call needs it.
                 () = self.session.ended() => return Err(Fault::Silent),
                 taken = write_queues.take() => taken,
             };
@@ -136,7 +135,7 @@ impl Writer {
                 WriteBatch::Claim(jobs) => self.run_batch(jobs, claim::claim).await?,
                 WriteBatch::Start(jobs) => self.run_batch(jobs, start::start).await?,
                 WriteBatch::Apply(jobs) => self.run_batch(jobs, apply::apply).await?,
-                // Each is a transaction of its own: one that is refused takes nobody along.
+                // Each is a transaction of its own: a refusal is of one call.
                 WriteBatch::ApplyAs(jobs) => {
                     for job in jobs {
                         self.run_batch(vec![job], apply::apply_as).await?;
@@ -154,7 +153,7 @@ impl Writer {
         }
     }
 
-    /// Does jobs in one transaction and answers them. Fails only if the connection is lost.
+    /// Runs jobs in one transaction and answers them. Fails only if the connection is lost.
     async fn run_batch<I, A>(
         &mut self,
         jobs: Jobs<I, A>,
@@ -176,7 +175,7 @@ impl Writer {
                 }
                 Ok(())
             }
-            // One of them may be what PostgreSQL does not take: the others need not suffer.
+            // One call may have caused it: each is tried by itself.
             Err(fault) if fault.may_be_of_one_call() && replies.len() > 1 => {
                 let mut items = items.into_iter();
                 let mut replies = replies.into_iter();
@@ -185,9 +184,9 @@ impl Writer {
                     let done = self.transact(&own, &verb).await;
                     let lost = done.as_ref().err().filter(|fault| fault.breaks_connection()).map(Fault::to_store_error);
                     drop(reply.send(done.map_err(|fault| fault.to_store_error())));
-                    if let Some(told) = lost {
+                    if let Some(error) = lost {
                         for (_, reply) in replies.by_ref() {
-                            drop(reply.send(Err(told.clone())));
+                            drop(reply.send(Err(error.clone())));
                         }
                         return Err(Fault::Silent);
                     }
@@ -203,7 +202,7 @@ impl Writer {
         }
     }
 
-    /// Does one transaction, again if others were in its way.
+    /// Runs one transaction, again if other transactions were in its way.
     async fn transact<I, A>(
         &mut self,
         items: &[I],
@@ -216,15 +215,14 @@ impl Writer {
                 Err(fault) => fault,
             };
             self.forget();
-            // What it had locked waits again, and others may have passed it by.
+            // Its locked rows wait again, and claims may have skipped them.
             self.shared.cursors.doubt_all();
             if fault.breaks_connection() {
                 return Err(fault);
             }
             self.session.run("ROLLBACK").await?;
             if !fault.is_conflict() || tries == TRIES_MAX {
-                let told: StoreError = fault.to_store_error();
-                error!(fault = %told, "a transaction failed; its calls fail");
+                error!(fault = %fault.to_store_error(), "a transaction failed; its calls fail");
                 return Err(fault);
             }
             tries += 1;
@@ -241,7 +239,7 @@ impl Writer {
         By { now, node: self.shared.node, actor }
     }
 
-    /// What the transaction has counted and noted so far is for nothing.
+    /// Drops the counts and the notes of a transaction that failed.
     pub(crate) fn forget(&mut self) {
         self.tally.clear();
         self.notes = OutboxNotes::default();

@@ -1,9 +1,8 @@
-//! The database's time, without asking it every time.
+//! The database's time, estimated from one sample per second.
 //!
-//! A sample is what the database's clock said, as of the moment at which the answer arrived:
-//! an estimate made from it, by the time that has passed since on this machine's monotonic
-//! clock, is never ahead of the database. The wall clock of this machine is not looked at,
-//! except to tell how wrong it is.
+//! A sample is the database's time, dated when the answer arrived. An estimate adds the time that
+//! has passed since on this machine's monotonic clock, so that it is never ahead of the database.
+//! The wall clock of this machine only serves to report its skew.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,13 +21,13 @@ use crate::postgres::connection::SharedConnections;
 use crate::postgres::fault::Fault;
 use crate::postgres::statements::Sql;
 
-/// How often a sample is taken, and how many are kept. The best of them counts: an answer that took
-/// long tells of a time that was over when it arrived.
+/// How often a sample is taken, and how many are kept. The best of them counts: a slow answer is
+/// out of date when it arrives.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const SAMPLES_MAX: usize = 8;
 
-/// A clock that went back by more than this is followed; by less, time stands still until it has
-/// caught up.
+/// The estimate follows a clock that went back by more than this. For less it stands still until
+/// the clock has caught up.
 const STEP_BACK_MILLIS_MAX: i64 = 1_000;
 
 /// The database's time (see the module).
@@ -38,12 +37,12 @@ pub struct PostgresClock {
 }
 
 impl PostgresClock {
-    /// Connects, asks for the time, and goes on asking every second until this is dropped.
+    /// Connects and takes samples until this is dropped.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let address = Address::parse(url)?;
         let connections = SharedConnections::new(&address, 1, 1);
         let estimate = Arc::new(Estimate::default());
-        // As many as are kept: one answer may have been slow, and nobody should begin behind the
+        // As many as are kept: one answer may be slow, and the node must not begin behind the
         // others.
         let first = async |session: &Session| {
             for _ in 0..SAMPLES_MAX {
@@ -103,7 +102,7 @@ async fn sample(session: &Session, estimate: &Estimate) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The samples, and what was said last.
+/// The samples, and the last estimate.
 #[derive(Default)]
 struct Estimate(Mutex<Samples>);
 
@@ -116,8 +115,8 @@ struct Samples {
 impl Estimate {
     fn take_in(&self, millis: i64, asked: Instant, arrived: Instant) {
         let mut samples = self.0.lock();
-        // When the answer arrives the database's time is what it says, or later by up to the time
-        // it took: the process may have been frozen with the answer on its way.
+        // When the answer arrives, the database's time is its content, or later by up to the time
+        // it took: the process may have been frozen meanwhile.
         let latest = later(millis, asked, arrived);
         let known = samples.kept.iter().map(|(of, at)| later(*of, *at, arrived)).max();
         if known.is_some_and(|known| known > latest + STEP_BACK_MILLIS_MAX || known < millis - STEP_BACK_MILLIS_MAX) {
@@ -132,12 +131,12 @@ impl Estimate {
     fn at(&self, now: Instant) -> i64 {
         let mut samples = self.0.lock();
         let best = samples.kept.iter().map(|(millis, at)| later(*millis, *at, now)).max().unwrap_or_default();
-        let told = match samples.last {
+        let estimate = match samples.last {
             Some(last) if last > best && last - best <= STEP_BACK_MILLIS_MAX => last,
             _ => best,
         };
-        samples.last = Some(told);
-        told
+        samples.last = Some(estimate);
+        estimate
     }
 }
 
@@ -159,10 +158,10 @@ mod tests {
         let (estimate, start) = (Estimate::default(), Instant::now());
         estimate.take_in(10_000, start, start);
         assert_eq!(estimate.at(after(start, 250)), 10_250);
-        // An answer that took 40 ms tells of a time that was over.
+        // An answer that took 40 ms is out of date.
         estimate.take_in(10_960, after(start, 960), after(start, 1_000));
         assert_eq!(estimate.at(after(start, 1_001)), 11_001);
-        // A quicker one tells of more.
+        // A quicker one is more exact.
         estimate.take_in(12_003, after(start, 2_000), after(start, 2_000));
         assert_eq!(estimate.at(after(start, 2_000)), 12_003);
     }

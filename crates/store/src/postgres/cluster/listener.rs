@@ -1,7 +1,7 @@
 //! Receives the notifications of the other nodes: waiting tasks, free partitions, changed queues.
 //!
 //! It has a connection of its own. The serving node subscribes to it. After a lost connection, or
-//! when a subscriber was too slow, the subscriber is told to look at everything. Notifications are
+//! when a subscriber was too slow, it gets [`Wake::Everything`]. Notifications are
 //! hints: the sweep every few seconds must suffice without them.
 
 use std::sync::Arc;
@@ -13,34 +13,33 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_postgres::AsyncMessage;
 use tracing::debug;
 
-use super::notifier::{CHANNEL, NotificationKind, read};
+use super::notifier::{CHANNEL, Notification, NotificationKind};
 use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
 use crate::postgres::writer::WriterShared;
 
-/// What may wait for a slow subscriber.
+/// The maximum number of wakes that wait for a slow subscriber.
 const WAKES_MAX: usize = 1_024;
 
-/// How often the connection is looked at, and how long to wait before the next attempt to connect.
+/// How often the connection is checked, and about how long to wait before a reconnect.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What another node told.
+/// A notification of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// A task of this lane waits, and is due then.
+    /// A task of this lane waits, due at this instant.
     Lane(Arc<Lane>, Timestamp),
-    /// Partitions have become free: whoever takes its turn now may get some.
+    /// Partitions have become free.
     Partitions,
-    /// Anything may have been told and missed: tasks may wait in any lane, and partitions may be
-    /// free.
+    /// Notifications may have been missed: tasks may wait in any lane, and partitions may be free.
     Everything,
 }
 
-/// What the other nodes tell from now on.
+/// A subscription to the notifications of other nodes.
 pub struct Wakes(broadcast::Receiver<Wake>);
 
 impl Wakes {
-    /// Waits for the next; none when the store is closed.
+    /// Waits for the next wake; none when the store is closed.
     pub async fn next(&mut self) -> Option<Wake> {
         match self.0.recv().await {
             Ok(wake) => Some(wake),
@@ -50,7 +49,7 @@ impl Wakes {
     }
 }
 
-/// Where one subscribes (see the module).
+/// The listener (see the module).
 pub(crate) struct Listener {
     wakes: broadcast::Sender<Wake>,
 }
@@ -64,9 +63,9 @@ impl Listener {
         Wakes(self.wakes.subscribe())
     }
 
-    /// Tells this process itself of a task that waits.
+    /// Notifies this process of a waiting task.
     pub(crate) fn notify_local(&self, lane: &Arc<Lane>, due_at: Timestamp) {
-        // Nobody may have subscribed.
+        // There may be no subscriber.
         self.wakes.send(Wake::Lane(Arc::clone(lane), due_at)).ok();
     }
 
@@ -81,22 +80,22 @@ impl Listener {
     }
 
     async fn listen(&self, shared: &WriterShared) -> Result<(), Fault> {
-        let (hear, mut heard) = mpsc::unbounded_channel();
+        let (received, mut notifications) = mpsc::unbounded_channel();
         let session = Session::open_listening(&shared.address, &[], move |message| {
             if let AsyncMessage::Notification(notification) = message {
-                drop(hear.send(read(notification.payload())));
+                drop(received.send(Notification::parse(notification.payload())));
             }
         })
         .await?;
         session.run(&format!("LISTEN {CHANNEL}")).await?;
-        // Whatever was told before is missed.
+        // Earlier notifications are missed.
         self.notify_everything(shared);
         loop {
-            match tokio::time::timeout(PING_INTERVAL, heard.recv()).await {
-                Ok(Some(told)) if told.node == shared.node => {}
-                Ok(Some(told)) => self.pass_on(shared, &session, told.kind).await?,
+            match tokio::time::timeout(PING_INTERVAL, notifications.recv()).await {
+                Ok(Some(notification)) if notification.node == shared.node => {}
+                Ok(Some(notification)) => self.pass_on(shared, &session, notification.kind).await?,
                 Ok(None) => return Ok(()),
-                // A connection that nothing is sent on does not notice that its server is gone.
+                // An idle connection does not notice a lost server.
                 Err(_) => session.run("SELECT 1").await?,
             }
         }
@@ -128,7 +127,7 @@ impl Listener {
         let lanes = shared.lanes.get(session, waiting.iter().map(|(lane, _)| *lane)).await?;
         for (lane, due_at) in waiting {
             if let Some(lane) = lanes.get(&lane) {
-                // Nobody may have subscribed.
+                // There may be no subscriber.
                 self.wakes.send(Wake::Lane(Arc::clone(lane), Timestamp::from_millis(due_at))).ok();
             }
         }

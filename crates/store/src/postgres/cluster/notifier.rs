@@ -21,24 +21,23 @@ use crate::postgres::statements::Sql;
 /// The channel of the notifications.
 pub(crate) const CHANNEL: &str = "punctual_wake";
 
-/// How long notes are gathered.
+/// How long notes are gathered before they are sent.
 const GATHER_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is due later than this is found by those who look for themselves.
+/// Tasks that are due later than this are left to the sweeps of the nodes.
 const SOON_MILLIS: i64 = 30_000;
 
-/// The bytes that a notification may carry; PostgreSQL takes 8,000.
+/// The maximum size of a notification; PostgreSQL allows 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
 
-/// What stands for every lane, where they are too many to be named.
+/// Stands for every lane, if they are too many to be named.
 const EVERYTHING: &str = "*";
 
-/// What stands for partitions that have become free. A node that does not know it takes it for
-/// every lane, as it does whatever it cannot read: it looks at all of them, and goes on.
+/// Stands for partitions that have become free. A node of another version that does not know it
+/// reads it as every lane, like everything that it cannot read.
 const PARTITIONS: &str = "partitions";
 
-/// What stands for queues that were changed, and before lanes in whose queues places came free.
-/// Likewise.
+/// Stands for changed queues, and stands before lanes in whose queues slots were freed.
 const QUEUES: &str = "queues";
 const FREED: &str = "freed";
 
@@ -50,13 +49,13 @@ pub(crate) struct Notifier(Arc<Notes>);
 struct Notes {
     /// The first due instant of each lane.
     lanes: Mutex<HashMap<i64, i64>>,
-    /// Lanes in whose queues places came free.
+    /// Lanes in whose queues slots were freed.
     freed: Mutex<HashSet<i64>>,
     added: Notify,
 }
 
 impl Notifier {
-    /// Something waits in these lanes that is due then.
+    /// Notes that tasks wait in these lanes, due at these instants.
     pub(crate) fn note_waiting(&self, waiting: &[(i64, i64)], now: Timestamp) {
         let soon = now.as_millis().saturating_add(SOON_MILLIS);
         let mut lanes = self.0.lanes.lock();
@@ -71,13 +70,13 @@ impl Notifier {
         }
     }
 
-    /// A place came free in the queue of this lane.
+    /// Notes that a slot was freed in the queue of this lane.
     pub(crate) fn freed(&self, lane: i64) {
         self.0.freed.lock().insert(lane);
         self.0.added.notify_one();
     }
 
-    /// Sends what was noted, until it is aborted.
+    /// Sends the notes until it is aborted.
     pub(crate) async fn run(self, connections: Arc<SharedConnections>, node: NodeId) {
         loop {
             self.0.added.notified().await;
@@ -107,7 +106,7 @@ fn format_waiting(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
     text
 }
 
-/// The node, then each lane in whose queue a place came free.
+/// The node, then each lane in whose queue a slot was freed.
 fn format_freed(node: NodeId, lanes: &HashSet<i64>) -> String {
     let mut text = format!("{} {FREED}", node.number());
     for lane in lanes {
@@ -119,28 +118,28 @@ fn format_freed(node: NodeId, lanes: &HashSet<i64>) -> String {
     text
 }
 
-/// What is sent when a queue was set, paused or resumed.
+/// The notification that a queue was set, paused or resumed.
 pub(crate) fn queues_have_changed(node: NodeId) -> String {
     format!("{} {QUEUES}", node.number())
 }
 
-/// What is sent when the node has given partitions up.
+/// The notification that the node has given up partitions.
 pub(crate) fn partitions_are_free(node: NodeId) -> String {
     format!("{} {PARTITIONS}", node.number())
 }
 
-/// What a notification tells.
+/// A notification of a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Notification {
-    /// Who sent it.
+    /// The node that sent it.
     pub node: NodeId,
     pub kind: NotificationKind,
 }
 
-/// What has happened.
+/// The content of a notification.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotificationKind {
-    /// Tasks wait in these lanes; their first due instants.
+    /// Tasks wait in these lanes, first due at these instants.
     Lanes(Vec<(i64, i64)>),
     /// Tasks may wait in any lane.
     Everything,
@@ -148,30 +147,33 @@ pub(crate) enum NotificationKind {
     Partitions,
     /// A queue was set, paused or resumed.
     Queues,
-    /// Places came free in the queues of these lanes.
+    /// Slots were freed in the queues of these lanes.
     Freed(Vec<i64>),
 }
 
-/// Reads a notification. What cannot be read was sent by another version, and tells of everything.
-pub(crate) fn read(text: &str) -> Notification {
-    let (node, rest) = text.split_once(' ').unwrap_or((text, EVERYTHING));
-    let node = NodeId::new(node.parse().unwrap_or_default());
-    if rest == PARTITIONS {
-        return Notification { node, kind: NotificationKind::Partitions };
+impl Notification {
+    /// Parses a notification. An unreadable one was sent by another version and means everything.
+    pub(crate) fn parse(text: &str) -> Self {
+        let (node, rest) = text.split_once(' ').unwrap_or((text, EVERYTHING));
+        let kind = match rest {
+            PARTITIONS => Some(NotificationKind::Partitions),
+            QUEUES => Some(NotificationKind::Queues),
+            _ => match rest.strip_prefix(FREED) {
+                Some(lanes) => {
+                    let lanes: Option<_> = lanes.split_whitespace().map(|lane| lane.parse().ok()).collect();
+                    lanes.map(NotificationKind::Freed)
+                }
+                None => rest.split(' ').map(waiting_lane).collect::<Option<_>>().map(NotificationKind::Lanes),
+            },
+        };
+        let node = NodeId::new(node.parse().unwrap_or_default());
+        Self { node, kind: kind.unwrap_or(NotificationKind::Everything) }
     }
-    if rest == QUEUES {
-        return Notification { node, kind: NotificationKind::Queues };
-    }
-    if let Some(lanes) = rest.strip_prefix(FREED) {
-        let lanes: Option<Vec<i64>> = lanes.split_whitespace().map(|lane| lane.parse().ok()).collect();
-        return Notification { node, kind: lanes.map_or(NotificationKind::Everything, NotificationKind::Freed) };
-    }
-    let lane = |word: &str| {
-        let (lane, due_at) = word.split_once(':')?;
-        Some((lane.parse().ok()?, due_at.parse().ok()?))
-    };
-    let lanes: Option<Vec<(i64, i64)>> = rest.split(' ').map(lane).collect();
-    Notification { node, kind: lanes.map_or(NotificationKind::Everything, NotificationKind::Lanes) }
+}
+
+fn waiting_lane(word: &str) -> Option<(i64, i64)> {
+    let (lane, due_at) = word.split_once(':')?;
+    Some((lane.parse().ok()?, due_at.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -179,18 +181,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spelled_is_read() {
+    fn a_notification_is_read_as_it_was_written() {
         let node = NodeId::new(7);
         let lanes = HashMap::from([(1, -5), (9, 1_779_472_800_000)]);
-        let told = read(&format_waiting(node, &lanes));
-        assert_eq!(told.node, node);
-        let NotificationKind::Lanes(told) = told.kind else { panic!("{told:?}") };
-        assert_eq!(told.into_iter().collect::<HashMap<_, _>>(), lanes);
-        assert_eq!(read(&partitions_are_free(node)), Notification { node, kind: NotificationKind::Partitions });
-        assert_eq!(read(&queues_have_changed(node)), Notification { node, kind: NotificationKind::Queues });
-        let freed = read(&format_freed(node, &HashSet::from([7])));
+        let read = Notification::parse(&format_waiting(node, &lanes));
+        assert_eq!(read.node, node);
+        let NotificationKind::Lanes(waiting) = read.kind else { panic!("{read:?}") };
+        assert_eq!(waiting.into_iter().collect::<HashMap<_, _>>(), lanes);
+        assert_eq!(
+            Notification::parse(&partitions_are_free(node)),
+            Notification { node, kind: NotificationKind::Partitions }
+        );
+        assert_eq!(
+            Notification::parse(&queues_have_changed(node)),
+            Notification { node, kind: NotificationKind::Queues }
+        );
+        let freed = Notification::parse(&format_freed(node, &HashSet::from([7])));
         assert_eq!(freed, Notification { node, kind: NotificationKind::Freed(vec![7]) });
-        assert_eq!(read(&format_freed(node, &(0..10_000).collect())).kind, NotificationKind::Queues);
+        assert_eq!(Notification::parse(&format_freed(node, &(0..10_000).collect())).kind, NotificationKind::Queues);
     }
 
     #[test]
@@ -199,9 +207,9 @@ mod tests {
         let lanes: HashMap<i64, i64> = (0..1_000).map(|lane| (lane, 1_779_472_800_000)).collect();
         let text = format_waiting(node, &lanes);
         assert!(text.len() < 8_000);
-        assert_eq!(read(&text), Notification { node, kind: NotificationKind::Everything });
+        assert_eq!(Notification::parse(&text), Notification { node, kind: NotificationKind::Everything });
         for other in ["of another version", "7 partitions of another version", "7 1:2 partitions", "7", ""] {
-            assert_eq!(read(other).kind, NotificationKind::Everything, "{other:?}");
+            assert_eq!(Notification::parse(other).kind, NotificationKind::Everything, "{other:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Where a PostgreSQL is and how it is describe to, read from a URL. The only place that connects.
+//! The address of a PostgreSQL server, read from a URL. The only place that connects.
 //!
 //! The writers, the reads, the leases, the clock, the listener and the migrations all connect
-//! through [`Address::connect`], so that what the URL says of TLS holds for each of them.
+//! through [`Address::connect`], so that the TLS parameters of the URL hold for each of them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::session::CONNECT_TIMEOUT;
 use super::tls::{self, TlsMode};
 use crate::postgres::fault::{Fault, describe};
 
-/// What a URL may say behind its question mark.
+/// The parameters that a URL may have.
 const PARAMETERS: [&str; 20] = [
     "sslmode",
     "sslrootcert",
@@ -42,25 +42,25 @@ const PARAMETERS: [&str; 20] = [
     "sslnegotiation",
 ];
 
-/// What is said of a URL that the driver would cut in the wrong places. No part of it is told: it
-/// may be of the password.
+/// The error for a URL that the driver would split in the wrong places. It shows no part of the
+/// URL, which may be a part of the password.
 const UNESCAPED: &str = "it cannot be told where its password ends and its host begins; write an @ that is part of the user \
                          or the password as %40, a / as %2F, a : as %3A and a ? as %3F";
 
-/// A connection that somebody has to drive.
+/// A connection, which a task must drive.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-/// Where a database is (see the module).
+/// The address of a database (see the module).
 #[derive(Clone)]
 pub(crate) struct Address {
     config: Config,
     connector: MakeRustlsConnect,
-    /// What is known of the servers that were found there.
+    /// The newest primary that was found there.
     pub lineage: Arc<Lineage>,
 }
 
 impl Address {
-    /// Reads a URL.
+    /// Parses a URL.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let UrlParts { bare, mode, roots } = UrlParts::of(url).map_err(ConnectError::Url)?;
         let mut config: Config =
@@ -73,14 +73,14 @@ impl Address {
         }
         let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
         let is_local = is_local && !config.get_hosts().is_empty();
-        // Nobody listens in on a socket of this machine, and PostgreSQL does not encrypt there.
+        // PostgreSQL does not encrypt a Unix socket, which stays on this machine.
         let mode_of_driver = if is_local { TlsMode::Disable } else { mode }.of_driver();
         config.ssl_mode(mode_of_driver);
         let connector = tls::connector(mode, roots.as_deref()).map_err(ConnectError::Url)?;
         Ok(Self { config, connector, lineage: Arc::default() })
     }
 
-    /// Connects, with whatever `configure` adds to what the URL says.
+    /// Connects with the URL's settings and those that `configure` adds.
     pub(crate) async fn connect(&self, configure: impl FnOnce(&mut Config)) -> Result<(Client, Wire), Fault> {
         let mut config = self.config.clone();
         configure(&mut config);
@@ -91,7 +91,7 @@ impl Address {
     }
 }
 
-/// Host, port and database, and no more: a URL has a password in it.
+/// Host, port and database only: a URL has a password in it.
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let config = &self.config;
@@ -103,7 +103,7 @@ impl std::fmt::Display for Address {
         };
         let port = config.get_ports().first().copied().unwrap_or(5432);
         let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-        // What was meant to stand behind a question mark may be a password.
+        // A parameter that lost its question mark may be a password.
         let database = if database.contains(['@', '&', '=']) { "…" } else { database };
         write!(f, "{host}:{port}/{database}")
     }
@@ -118,7 +118,7 @@ fn is_name(host: &Host) -> bool {
     }
 }
 
-/// A URL without what the driver does not know.
+/// A URL without the parameters that the driver does not know.
 #[derive(Debug, PartialEq, Eq)]
 struct UrlParts {
     bare: String,
@@ -128,7 +128,7 @@ struct UrlParts {
 
 impl UrlParts {
     fn of(url: &str) -> Result<Self, String> {
-        // The driver reads up to the first @ as user and password, whatever is in it.
+        // The driver reads everything before the first @ as user and password.
         let begin = url.find('@').unwrap_or(0);
         let mark = url[begin..].find('?').map(|at| begin + at);
         let behind = url[begin..].strip_prefix('@').unwrap_or_default();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_tls_is_taken_out_of_the_url() {
+    fn tls_parameters_are_taken_out_of_the_url() {
         let bare = |text: &str| text.to_owned();
         assert_eq!(parts("postgres://u@h/d"), (bare("postgres://u@h/d"), TlsMode::Prefer, None));
         assert_eq!(parts("postgres://u@h/d?sslmode=require"), (bare("postgres://u@h/d"), TlsMode::Require, None));
@@ -185,15 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named_and_no_value_is_told() {
-        let told = UrlParts::of("postgres://u:hunter2@h/d?sslcret=hunter2").unwrap_err();
-        assert!(told.starts_with("it has a parameter \"sslcret\", which is not known; there are sslmode, "), "{told}");
-        assert!(!told.contains("hunter2"), "{told}");
+    fn an_unknown_parameter_is_named_without_its_value() {
+        let error = UrlParts::of("postgres://u:hunter2@h/d?sslcret=hunter2").unwrap_err();
+        assert!(
+            error.starts_with("it has a parameter \"sslcret\", which is not known; there are sslmode, "),
+            "{error}"
+        );
+        assert!(!error.contains("hunter2"), "{error}");
         assert!(matches!(Address::parse("postgres://h/d?port=hunter2"), Err(ConnectError::Url(_))));
     }
 
     #[test]
-    fn every_parameter_that_is_named_is_one_of_the_drivers() {
+    fn the_driver_knows_every_parameter() {
         for name in PARAMETERS.iter().filter(|name| !name.starts_with("ssl")) {
             let fault = format!("postgres://h/d?{name}=").parse::<Config>().err();
             let unknown = fault.is_some_and(|fault| describe(&fault).contains("unknown option"));
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_told_without_its_password() {
+    fn an_address_is_shown_without_its_password() {
         let address = Address::parse("postgres://app:hunter2@db:7000/punctual?sslmode=require").unwrap();
         assert_eq!(address.to_string(), "db:7000/punctual");
         let address = Address::parse("postgres://app:hun/ter2?@db/punctual&password=hunter2").unwrap();
@@ -210,15 +213,15 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_would_be_cut_inside_its_password_is_refused_without_telling_any_of_it() {
+    fn a_url_that_would_be_split_in_its_password_is_refused() {
         for url in [
             "postgres://app:a@hunter2@db/punctual",
             "postgres://app:a@b/hunter2@db/punctual",
             "postgres://app:a@b?hunter2=@db/punctual",
             "postgres:///punctual?user=a@b&password=hunter2",
         ] {
-            let told = Address::parse(url).err().expect(url).to_string();
-            assert_eq!(told, format!("the store's URL cannot be read: {UNESCAPED}"));
+            let error = Address::parse(url).err().expect(url).to_string();
+            assert_eq!(error, format!("the store's URL cannot be read: {UNESCAPED}"));
         }
         let address = Address::parse("postgres://app:a%40hunter2@db/punctual").unwrap();
         assert_eq!(address.config.get_password(), Some(b"a@hunter2".as_slice()));
@@ -228,8 +231,8 @@ mod tests {
     #[test]
     fn a_url_names_a_host() {
         for url in ["postgres://", "postgres://app@/punctual", "postgres:///punctual?user=app"] {
-            let told = Address::parse(url).err().expect(url).to_string();
-            assert!(told.ends_with("it names no host; write postgres://USER@HOST/DATABASE"), "{told}");
+            let error = Address::parse(url).err().expect(url).to_string();
+            assert!(error.ends_with("it names no host; write postgres://USER@HOST/DATABASE"), "{error}");
         }
         assert_eq!(Address::parse("postgres:///d?hostaddr=127.0.0.1").unwrap().to_string(), "127.0.0.1:5432/d");
         assert_eq!(Address::parse("postgres:///d?host=/run").unwrap().to_string(), "/run:5432/d");

@@ -1,4 +1,4 @@
-//! Checks whether a database can be used, and says in one sentence what is wrong with it.
+//! Checks whether a database can be used, and explains in one sentence why not.
 //!
 //! The store calls it when it opens, before any session. No password is ever in a message.
 
@@ -11,49 +11,49 @@ use crate::migrations::postgres::STEPS;
 use crate::postgres::fault::{Fault, describe};
 use crate::postgres::migrator::Migrator;
 
-/// Why a database cannot be worked with. No password is ever in it.
+/// Why a database cannot be used. No password is ever in it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The URL is none.
+    /// The URL is not valid.
     #[error("the store's URL cannot be read: {0}")]
     Url(String),
-    /// Nobody answers there.
+    /// No server answers there.
     #[error("PostgreSQL at {server} cannot be reached: {reason}")]
     Unreachable {
-        /// Where.
+        /// Its address.
         server: String,
-        /// What the operating system or the server says.
+        /// The error of the operating system or the server.
         reason: String,
     },
-    /// It does not speak TLS, and was asked to.
+    /// It does not speak TLS, which `sslmode` asks for.
     #[error(
         "PostgreSQL at {server} does not speak TLS, which sslmode asks for: turn `ssl` on there, or say sslmode=disable \
          if the network in between can be trusted"
     )]
     NoTls {
-        /// Where.
+        /// Its address.
         server: String,
     },
     /// Its certificate is not accepted.
     #[error("the certificate of PostgreSQL at {server} is not accepted: {reason}")]
     Certificate {
-        /// Where.
+        /// Its address.
         server: String,
-        /// What is wrong with it, and what to do.
+        /// The fault, and what to do.
         reason: String,
     },
     /// The server does not let this user in.
     #[error("PostgreSQL at {server} refuses the user or its password: {reason}")]
     Authentication {
-        /// Where.
+        /// Its address.
         server: String,
-        /// What the server says.
+        /// The error of the server.
         reason: String,
     },
     /// The server has no such database.
     #[error("PostgreSQL at {server} has no such database; create it first")]
     NoDatabase {
-        /// Where.
+        /// Its address.
         server: String,
     },
     /// The schema lacks steps that this binary needs.
@@ -69,34 +69,34 @@ pub enum ConnectError {
     /// The schema is not one that this binary can work with.
     #[error("the database at {server} cannot be used: {reason}")]
     Schema {
-        /// Where.
+        /// Its address.
         server: String,
         /// What is wrong with it.
         reason: MigrationError,
     },
-    /// What is given as the read store is none of this store's.
+    /// The read store is not a standby of this store.
     #[error("the read store at {server} is not a standby of the store: {reason}")]
     NotAStandby {
-        /// Where.
+        /// Its address.
         server: String,
         /// What it is instead.
         reason: String,
     },
-    /// The read store cannot be worked with, and waiting will not help.
+    /// The read store cannot be used, and waiting does not help.
     #[error("the read store cannot be used: {0}")]
     ReadStore(Box<ConnectError>),
     /// Something else.
     #[error("the database at {server} does not answer: {reason}")]
     Database {
-        /// Where.
+        /// Its address.
         server: String,
-        /// What it says.
+        /// The error.
         reason: String,
     },
 }
 
 impl ConnectError {
-    /// What went wrong with a connection.
+    /// The error of a failed connection.
     pub(crate) fn of(address: &Address, fault: Fault) -> Self {
         let server = address.to_string();
         let Fault::Postgres(error) = fault else {
@@ -111,7 +111,7 @@ impl ConnectError {
         match error.code() {
             Some(code) if code.code().starts_with("28") => ConnectError::Authentication { server, reason },
             Some(code) if *code == SqlState::UNDEFINED_DATABASE => ConnectError::NoDatabase { server },
-            // The driver does not answer a server that asks for what it was not given.
+            // The driver gives up if the server asks for a password that it does not have.
             None if reason.ends_with("password missing") => {
                 let reason = "it asks for a password, and the address has none".to_owned();
                 ConnectError::Authentication { server, reason }
@@ -129,7 +129,7 @@ impl ConnectError {
     }
 }
 
-/// Looks whether the database is there and has the schema that this binary knows.
+/// Checks that the database answers and has the schema that this binary knows.
 pub(crate) async fn check(address: &Address) -> Result<(), ConnectError> {
     let database = Migrator::open(address).await?;
     let found = database.applied().await.map_err(|reason| ConnectError::schema(address, reason))?;

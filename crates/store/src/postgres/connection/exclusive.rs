@@ -2,8 +2,8 @@
 //!
 //! The partitions and the changes of queues each have one. Such transactions wait for those of
 //! other nodes, so leases and presence, which must not wait, use other connections. A transaction
-//! takes the session out of its place: a call that is dropped drops the session with it, and the
-//! server rolls back.
+//! takes the session out: a call that is dropped drops the session with it, and the server rolls
+//! back.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -33,7 +33,7 @@ impl ExclusiveConnection {
         Self { address: address.clone(), statements, place, most, busy, closed }
     }
 
-    /// Has `work` done, which begins a transaction and commits it.
+    /// Runs `work`, which begins a transaction and commits it.
     pub(crate) async fn transact<T>(
         &self,
         work: impl AsyncFnOnce(&Session) -> Result<T, Fault>,

@@ -6,20 +6,20 @@
 
 use parking_lot::Mutex;
 
-/// See the module.
+/// The newest primary that was seen (see the module).
 #[derive(Debug, Default)]
 pub(crate) struct Lineage(Mutex<Option<Primary>>);
 
 /// A primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Primary {
-    /// What it has in common with its standbys, and with nobody else.
+    /// The system identifier, which it shares only with its standbys.
     pub system: i64,
     pub timeline: i64,
 }
 
 impl Lineage {
-    /// Whether a server may be written to; if not, why.
+    /// Fails with the reason if a server must not be written to.
     pub(crate) fn admit(&self, server: Primary) -> Result<(), String> {
         let mut newest = self.0.lock();
         match *newest {

@@ -27,7 +27,7 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for an answer; longer than the server may take for a statement.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What every session is set to.
+/// The settings of every session.
 const SETTINGS: &[(&str, &str)] = &[
     ("search_path", "punctual"),
     ("statement_timeout", "10000"),
@@ -45,8 +45,8 @@ const SETTINGS: &[(&str, &str)] = &[
 /// The parameters of a statement.
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// A connection (see the module). Single statements may be asked for by many at once; transactions
-/// belong to whoever has it alone.
+/// A connection (see the module). Many callers may send single statements at once; a transaction
+/// needs the session for itself.
 pub(crate) struct Session {
     client: Client,
     driver: JoinHandle<()>,
@@ -61,7 +61,7 @@ impl Session {
         Self::open_listening(address, statements, |_| {}).await
     }
 
-    /// The same; what the server says by itself is given to `hear`.
+    /// The same; `hear` gets the server's notifications and notices.
     pub(crate) async fn open_listening(
         address: &Address,
         statements: &[Sql],
@@ -89,12 +89,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Fails if the server is one that another has taken over from. A server that does not tell is
-    /// not judged.
+    /// Fails if a newer primary has replaced the server. A server that does not report its timeline
+    /// passes.
     async fn check_lineage(&self, address: &Address) -> Result<(), Fault> {
         let row = match self.query(Sql::Lineage, &[]).await {
             Err(fault) if fault.breaks_connection() => return Err(fault),
-            told => told.ok().and_then(|mut rows| rows.pop()),
+            answer => answer.ok().and_then(|mut rows| rows.pop()),
         };
         if let Some(row) = row
             && let (Some(system), Some(timeline)) = (row.get(0), row.get(1))
@@ -105,13 +105,13 @@ impl Session {
         Ok(())
     }
 
-    /// The rows that a statement gives.
+    /// The rows of a statement.
     pub(crate) async fn query(&self, sql: Sql, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
         let statement = self.statement(sql).await?;
         with_timeout(self.client.query(&statement, parameters)).await
     }
 
-    /// Begins a transaction with a statement that is prepared; both are sent at once.
+    /// Begins a transaction with a prepared statement; both are sent at once.
     pub(crate) async fn begin(&self, sql: Sql, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
         let (begun, rows) = tokio::join!(biased; self.run("BEGIN"), self.query(sql, parameters));
         begun?;
@@ -129,7 +129,7 @@ impl Session {
         with_timeout(self.client.batch_execute(sql)).await
     }
 
-    /// What a query gives that gives one text.
+    /// The text that a query returns.
     #[cfg(test)]
     pub(crate) async fn show(&self, sql: &str) -> Result<String, Fault> {
         Ok(with_timeout(self.client.query_one(sql, &[])).await?.get(0))
@@ -158,7 +158,7 @@ impl Session {
     }
 }
 
-/// What was under way on it is rolled back by the server.
+/// The server rolls back a transaction under way.
 impl Drop for Session {
     fn drop(&mut self) {
         self.driver.abort();
@@ -172,7 +172,7 @@ async fn with_timeout<T>(answer: impl Future<Output = Result<T, tokio_postgres::
     }
 }
 
-/// Adds our settings; options that it had stay.
+/// Adds our settings to the options of the URL.
 fn configure(config: &mut Config) {
     let mut options = config.get_options().unwrap_or_default().to_owned();
     for (name, value) in SETTINGS {
@@ -181,8 +181,7 @@ fn configure(config: &mut Config) {
         options.push('=');
         options.push_str(value);
     }
-    // Of several servers the first may be one that was left behind: whoever is turned away tries
-    // another.
+    // The first of several servers may be an old primary: a refused session tries another one.
     if config.get_hosts().len() > 1 {
         config.load_balance_hosts(LoadBalanceHosts::Random);
     }

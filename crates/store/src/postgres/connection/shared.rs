@@ -16,8 +16,7 @@ use super::Address;
 use super::Session;
 use crate::postgres::fault::Fault;
 
-/// After a failed attempt nobody tries again for so long: whoever comes meanwhile is told why it
-/// failed.
+/// After a failed attempt to connect, calls get its error for this long before the next attempt.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A connection that is made when it is needed (see the module).
@@ -83,7 +82,7 @@ impl SharedConnections {
         Self { all, most, busy: AtomicUsize::new(0), closed: AtomicBool::new(false) }
     }
 
-    /// Has `work` done on the link that has the least to do.
+    /// Runs `work` on the least busy connection.
     pub(crate) async fn call<T>(&self, work: impl AsyncFnOnce(&Session) -> Result<T, Fault>) -> Result<T, StoreError> {
         let _all = CallGuard::count(&self.busy);
         if self.closed.load(Ordering::Acquire) {
@@ -92,15 +91,15 @@ impl SharedConnections {
         if self.busy.load(Ordering::Relaxed) > self.most {
             return Err(StoreError::Overloaded);
         }
-        let least = self.all.iter().min_by_key(|link| link.busy.load(Ordering::Relaxed));
-        let link = least.expect("invariant: there is at least one link");
-        let _one = CallGuard::count(&link.busy);
-        let session = link.session().await.map_err(|fault| fault.to_store_error())?;
+        let least = self.all.iter().min_by_key(|connection| connection.busy.load(Ordering::Relaxed));
+        let connection = least.expect("invariant: there is at least one connection");
+        let _one = CallGuard::count(&connection.busy);
+        let session = connection.session().await.map_err(|fault| fault.to_store_error())?;
         let done = work(&session).await;
         if let Err(fault) = &done
             && fault.breaks_connection()
         {
-            link.forget(&session).await;
+            connection.forget(&session).await;
         }
         done.map_err(|fault| fault.to_store_error())
     }
@@ -108,8 +107,8 @@ impl SharedConnections {
     /// Refuses further calls and drops the connections.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for link in &self.all {
-            link.state.lock().await.session = None;
+        for connection in &self.all {
+            connection.state.lock().await.session = None;
         }
     }
 }

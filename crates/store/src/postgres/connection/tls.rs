@@ -1,9 +1,9 @@
-//! TLS to PostgreSQL: how much of it is asked for, and what of a server's certificate is looked at.
+//! TLS to PostgreSQL: which mode is asked for, and how a server's certificate is checked.
 //!
-//! The words and their meanings are those of libpq: `require` encrypts and believes any
-//! certificate, unless `sslrootcert` names roots; `verify-ca` wants a certificate that one of the
-//! roots has signed; `verify-full` wants besides that it is for the host that was connected to.
-//! [`super::Address`] reads them from the URL and connects.
+//! The modes are those of libpq. `require` encrypts and accepts any certificate, unless
+//! `sslrootcert` names roots. `verify-ca` needs a certificate that one of the roots has signed.
+//! `verify-full` also needs one for the host that was connected to. [`super::Address`] reads them
+//! from the URL and connects.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// Stands in `sslrootcert` for the roots that this machine trusts.
 const SYSTEM: &str = "system";
 
-/// What a client says that speaks to PostgreSQL over TLS.
+/// The ALPN protocol of PostgreSQL.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// What is asked of the server.
+/// The `sslmode` of a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TlsMode {
     Disable,
@@ -48,7 +48,7 @@ impl TlsMode {
         }
     }
 
-    /// What the driver has to know of it.
+    /// The mode for the driver.
     pub(crate) fn of_driver(self) -> SslMode {
         match self {
             TlsMode::Disable => SslMode::Disable,
@@ -58,7 +58,7 @@ impl TlsMode {
     }
 }
 
-/// What makes connections secure. `roots` is what `sslrootcert` names.
+/// The connector for a mode. `roots` is the value of `sslrootcert`.
 pub(crate) fn connector(mode: TlsMode, roots: Option<&str>) -> Result<MakeRustlsConnect, String> {
     let check = match (mode, roots) {
         (TlsMode::Disable | TlsMode::Prefer, Some(_)) => {
@@ -70,7 +70,7 @@ pub(crate) fn connector(mode: TlsMode, roots: Option<&str>) -> Result<MakeRustls
             return Err(format!("sslmode={mode} {advice}"));
         }
         (TlsMode::Require | TlsMode::VerifyCa, Some(SYSTEM)) => {
-            // Anybody can have a certificate of a public authority.
+            // A public authority signs certificates for anyone.
             return Err("sslrootcert=system needs sslmode=verify-full".to_owned());
         }
         (TlsMode::Disable | TlsMode::Prefer | TlsMode::Require, None) => CertificateCheck::Nothing,
@@ -110,14 +110,14 @@ fn read(name: &str) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(unreadable("there is no certificate in it".to_owned())) } else { Ok(roots) }
 }
 
-/// Looks at a server's certificate.
+/// Checks a server's certificate.
 #[derive(Debug)]
 struct Verifier {
     check: CertificateCheck,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// What has to be true of it.
+/// What is checked.
 #[derive(Debug)]
 enum CertificateCheck {
     Nothing,
@@ -152,8 +152,8 @@ impl ServerCertVerifier for Verifier {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         match self.check {
-            // Whose key it is was not asked, so it proves nothing; and the certificate may be of a
-            // kind that cannot be read.
+            // The owner of the key was not checked, so a signature proves nothing. The certificate
+            // may also be of a kind that cannot be read.
             CertificateCheck::Nothing => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls12_signature(message, cert, dss, &self.algorithms),
         }
@@ -176,7 +176,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Why a connection did not become secure, if that is what went wrong.
+/// Why TLS was refused.
 pub(crate) enum Refusal {
     /// The server does not speak TLS.
     Plain,
@@ -184,7 +184,7 @@ pub(crate) enum Refusal {
     Certificate(String),
 }
 
-/// Looks whether it was TLS that failed.
+/// Why TLS was refused, if the connection failed by that.
 pub(crate) fn refusal(error: &tokio_postgres::Error) -> Option<Refusal> {
     let source = std::error::Error::source(error)?;
     if source.to_string() == "server does not support TLS" {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_to_do() {
+    fn a_wrong_combination_is_refused_with_advice() {
         let modes = "sslmode must be disable, prefer, require, verify-ca or verify-full";
         assert_eq!(refused("allow", None), modes);
         assert_eq!(refused("verify_full", None), modes);
@@ -239,10 +239,10 @@ mod tests {
 
     #[test]
     fn a_file_of_roots_must_hold_some() {
-        let told = refused("verify-full", Some("/nowhere/root.crt"));
-        assert!(told.starts_with("sslrootcert=/nowhere/root.crt cannot be read: "), "{told}");
+        let error = refused("verify-full", Some("/nowhere/root.crt"));
+        assert!(error.starts_with("sslrootcert=/nowhere/root.crt cannot be read: "), "{error}");
         let empty = tempfile::NamedTempFile::new().unwrap();
-        let told = refused("require", empty.path().to_str());
-        assert!(told.ends_with("cannot be read: there is no certificate in it"), "{told}");
+        let error = refused("require", empty.path().to_str());
+        assert!(error.ends_with("cannot be read: there is no certificate in it"), "{error}");
     }
 }

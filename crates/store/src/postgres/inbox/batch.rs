@@ -23,46 +23,46 @@ use super::{EnqueuedTask, InboxValidator};
 use crate::columns::count_column;
 use crate::submissions::SubmissionVerdict;
 
-/// Rows that are taken at once …
+/// The maximum number of rows in one transaction …
 const BATCH_ROWS_MAX: i64 = 500;
-/// … and their bytes, about.
+/// … and about how many bytes they have.
 const BATCH_BYTES_MAX: i64 = 16 << 20;
 
 /// InboxRows rows to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InboxRows {
-    /// What a transaction has put in.
+    /// The rows of a transaction.
     Transaction(i64),
-    /// The first ones.
+    /// The oldest rows.
     Front,
-    /// This one.
+    /// One row.
     One(Uuid),
 }
 
-/// What was found of them.
+/// How much of the wanted rows was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenPart {
-    /// Nothing that nobody else is about to take.
+    /// Nothing: there are none, or another node has locked them.
     Nothing,
     /// All of it.
     All,
-    /// As much as is taken at once.
+    /// As many as fit into one transaction.
     Some,
 }
 
-/// Takes rows, and makes tasks of them.
+/// Turns rows into tasks.
 pub(super) struct Batches<'a> {
     pub writer: Writer,
-    /// Where lanes are made: outside of the transaction that needs them, since what is known of
-    /// them must be committed.
+    /// For making lanes, outside of the transaction that needs them: the lane cache holds only
+    /// committed lanes.
     pub connections: Arc<SharedConnections>,
-    /// Who tells this process's own dispatcher.
+    /// Notifies the dispatcher of this process.
     pub listener: Arc<Listener>,
     pub validate: &'a InboxValidator,
 }
 
 impl Batches<'_> {
-    /// Takes some rows. Fails if nothing can be taken at present.
+    /// Takes some rows. Fails if no rows can be taken at present.
     pub(super) async fn take(&mut self, which: InboxRows) -> Result<TakenPart, Fault> {
         let mut ids = Vec::new();
         let fault = match self.attempt(which, &mut ids).await {
@@ -70,7 +70,7 @@ impl Batches<'_> {
             Err(fault) => fault,
         };
         self.undo(fault).await?;
-        // One of them is what PostgreSQL does not take: the others need not suffer.
+        // PostgreSQL refuses one of them: each is tried by itself.
         for id in &ids {
             let Err(fault) = self.attempt(InboxRows::One(*id), &mut Vec::new()).await else { continue };
             let reason = self.undo(fault).await?;
@@ -79,7 +79,7 @@ impl Batches<'_> {
         Ok(TakenPart::Some)
     }
 
-    /// Rolls back, and gives what is wrong with the rows; fails if it is not them.
+    /// Rolls back. Returns the fault of the rows; fails if the fault is another one.
     async fn undo(&mut self, fault: Fault) -> Result<String, Fault> {
         self.writer.forget();
         if fault.breaks_connection() {
@@ -136,7 +136,7 @@ impl Batches<'_> {
         Ok(found)
     }
 
-    /// The tasks that the rows make, and all rows with the reason where they make none.
+    /// The tasks of the rows, and every row with the reason if it makes none.
     fn validate(&self, rows: &[Row]) -> (Vec<NewTask>, Vec<(Uuid, Option<String>)>) {
         let (mut tasks, mut settled) = (Vec::new(), Vec::new());
         for row in rows {
@@ -146,8 +146,7 @@ impl Batches<'_> {
                 created_at: Timestamp::from_millis(row.get(2)),
                 submission: row.get(3),
             };
-            // A row that is too much for the validate would be so for that of every node, again and
-            // again.
+            // A row that makes the validator panic would do so on every node, again and again.
             let validated = catch_unwind(AssertUnwindSafe(|| (self.validate)(&enqueued)));
             let validated = validated.unwrap_or_else(|_| Err("it could not be judged; the log says more".to_owned()));
             settled.push((enqueued.id.uuid(), validated.map(|task| tasks.push(task)).err()));
@@ -170,7 +169,7 @@ impl Batches<'_> {
         submitted_before(&self.writer.session, tasks).await
     }
 
-    /// Takes rows out of the inbox; those with a reason are put aside.
+    /// Removes rows from the inbox; those with a reason are put aside.
     async fn settle(&self, settled: &[(Uuid, Option<String>)]) -> Result<(), Fault> {
         let (ids, reasons): (Vec<Uuid>, Vec<Option<&str>>) =
             settled.iter().map(|(id, reason)| (*id, reason.as_deref())).unzip();
@@ -178,7 +177,7 @@ impl Batches<'_> {
         self.writer.session.execute(Sql::InboxSettle, &[&ids, &reasons, &now]).await.map(drop)
     }
 
-    /// Tells this process and the others of tasks that wait.
+    /// Notifies this process and the others of waiting tasks.
     fn wake<'l>(&self, new: impl Iterator<Item = (&'l Arc<Lane>, Timestamp)>) {
         let mut first: HashMap<i64, (&Arc<Lane>, Timestamp)> = HashMap::new();
         for (lane, due_at) in new {
@@ -195,7 +194,7 @@ impl Batches<'_> {
     }
 }
 
-/// The places of the tasks that are new; the others are refused with the reason.
+/// The indices of the new tasks; the others get the reason of their refusal.
 fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(Uuid, Option<String>)]) -> Vec<usize> {
     let mut reasons: HashMap<Uuid, String> = HashMap::new();
     let mut new = Vec::new();
@@ -231,8 +230,8 @@ fn found(rows: &[Row]) -> TakenPart {
     }
 }
 
-/// Whether it comes from what the rows hold, and would come again: a value that does not fit, or is
-/// there already.
+/// Whether the content of a row causes it, so that it would come again: a value that does not fit,
+/// or exists already.
 fn is_of_the_rows(fault: &Fault) -> bool {
     fault.code().is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.code().starts_with(class)))
 }
@@ -241,6 +240,6 @@ fn log_refused(settled: &[(Uuid, Option<String>)]) {
     let mut refused = settled.iter().filter_map(|(id, reason)| Some((TaskId::from_uuid(*id), reason.as_ref()?)));
     if let Some((task, reason)) = refused.next() {
         let others = refused.count();
-        warn!(%task, %reason, others, "what was submitted by SQL became no task; see punctual.inbox_refused");
+        warn!(%task, %reason, others, "a submission by SQL is refused; see punctual.inbox_refused");
     }
 }

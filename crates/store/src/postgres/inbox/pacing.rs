@@ -1,9 +1,9 @@
-//! What is looked for next in the inbox, and when. Pure but for the clock.
+//! Which rows of the inbox are taken next, and when. Pure but for the clock.
 //!
-//! Transactions that were told of come first, and take pacing with the front of a backlog. An
-//! inbox that is quiet is looked at every second, for what nobody told of. One that is busy is
-//! watched: looked at all the time for a few seconds, in which nobody has to tell, since
-//! whoever tells has to commit alone.
+//! Announced transactions come first and alternate with the front of a backlog. A quiet inbox is
+//! scanned every second for rows that were not announced. A busy inbox is watched: it is scanned
+//! all the time for a few seconds, in which submitters need not announce their transactions,
+//! because those that announce must commit one at a time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,58 +14,58 @@ use tokio::time::Instant;
 use super::super::fault::Fault;
 use super::batch::{InboxRows, TakenPart};
 
-/// How often a quiet inbox is looked through from its front …
+/// How often a quiet inbox is scanned from its front …
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// … and one that is watched.
+/// … and a watched one.
 const WATCH_INTERVAL: Duration = Duration::from_millis(15);
 
-/// A look that takes longer walks over much that is dead and not removed yet. …
+/// A scan that takes longer walks over many dead entries. …
 const QUICK_SCAN_MAX: Duration = Duration::from_millis(10);
 
-/// … Such looks have one part in so many of the time.
+/// … Such scans take at most one part in this many of the time.
 const SLOW_SCAN_SHARE: u32 = 20;
 
-/// How long a watch lasts. Callers go by it until a second before its end (`brief` in the
-/// migration), so that what they commit by then is seen.
+/// How long a watch lasts. Submitters rely on it until a second before its end (`brief` in the
+/// migration), so that the watch sees what they commit by then.
 pub(super) const WATCH_DURATION: Duration = Duration::from_secs(3);
 
-/// A watch of which less is left is prolonged.
+/// A watch that ends sooner than this is renewed.
 const WATCH_RENEWAL: Duration = Duration::from_secs(2);
 
-/// An inbox is busy in which something was found so often within a second, …
+/// An inbox is busy if rows were found this often within a second, …
 const BUSY_FINDS_MIN: u32 = 30;
 
-/// … or of which so much was told and not looked for yet.
+/// … or if this many announced transactions wait.
 const BUSY_BACKLOG_MIN: usize = 30;
 
-/// See the module.
+/// The pace of the inbox (see the module).
 pub(super) struct InboxPacing {
-    /// Transactions that were told of.
-    told: mpsc::Receiver<i64>,
-    /// Those of which there may be more.
+    /// Announced transactions.
+    announced: mpsc::Receiver<i64>,
+    /// Transactions that may have more rows.
     left: VecDeque<i64>,
-    /// When to look at the front; at once, as long as something is found there.
+    /// When to scan the front; at once while rows are found there.
     front_at: Instant,
     was_front: bool,
-    /// How often something was found since then.
+    /// How often rows were found since an instant.
     finds: (Instant, u32),
     watched_until: Instant,
 }
 
 impl InboxPacing {
-    /// Begins with the front: what was told of before is missed.
-    pub(super) fn new(told: mpsc::Receiver<i64>) -> Self {
+    /// Begins with the front: earlier announcements are missed.
+    pub(super) fn new(announced: mpsc::Receiver<i64>) -> Self {
         let now = Instant::now();
-        Self { told, left: VecDeque::new(), front_at: now, was_front: false, finds: (now, 0), watched_until: now }
+        Self { announced, left: VecDeque::new(), front_at: now, was_front: false, finds: (now, 0), watched_until: now }
     }
 
-    /// Waits for the next turn. Fails when the connection is lost that would tell of it.
+    /// Waits for the next rows to take. Fails when the connection for announcements is lost.
     pub(super) async fn next(&mut self) -> Result<InboxRows, Fault> {
         if self.front_at <= Instant::now() && !self.was_front {
             return Ok(InboxRows::Front);
         }
-        let transaction = match self.told.try_recv() {
+        let transaction = match self.announced.try_recv() {
             Ok(transaction) => Some(transaction),
             Err(TryRecvError::Disconnected) => return Err(Fault::Silent),
             Err(TryRecvError::Empty) => self.left.pop_front(),
@@ -75,12 +75,12 @@ impl InboxPacing {
         }
         tokio::select! {
             biased;
-            transaction = self.told.recv() => transaction.map(InboxRows::Transaction).ok_or(Fault::Silent),
+            transaction = self.announced.recv() => transaction.map(InboxRows::Transaction).ok_or(Fault::Silent),
             () = tokio::time::sleep_until(self.front_at) => Ok(InboxRows::Front),
         }
     }
 
-    /// That much was found, within so long.
+    /// Records how much was taken, and how long that took.
     pub(super) fn taken(&mut self, which: InboxRows, found: TakenPart, took: Duration) {
         let now = Instant::now();
         self.was_front = which == InboxRows::Front;
@@ -93,7 +93,7 @@ impl InboxPacing {
         match (which, found) {
             (InboxRows::Transaction(transaction), TakenPart::Some) => self.left.push_back(transaction),
             (InboxRows::Front, TakenPart::Nothing) if took > QUICK_SCAN_MAX => {
-                // Better be told than look.
+                // Announcements are cheaper than such scans.
                 self.finds = (now, 0);
                 self.front_at =
                     now + if self.is_watching(now) { took * 2 } else { SWEEP_INTERVAL.max(took * SLOW_SCAN_SHARE) };
@@ -105,9 +105,9 @@ impl InboxPacing {
         }
     }
 
-    /// Whether the inbox is busy, and not watched for long enough.
+    /// Whether the inbox is busy and its watch ends soon.
     pub(super) fn wants_to_watch(&self) -> bool {
-        let is_busy = self.finds.1 >= BUSY_FINDS_MIN || self.told.len() >= BUSY_BACKLOG_MIN;
+        let is_busy = self.finds.1 >= BUSY_FINDS_MIN || self.announced.len() >= BUSY_BACKLOG_MIN;
         is_busy && self.watched_until.saturating_duration_since(Instant::now()) < WATCH_RENEWAL
     }
 
@@ -115,7 +115,7 @@ impl InboxPacing {
         now < self.watched_until
     }
 
-    /// From now on it is watched.
+    /// Begins a watch.
     pub(super) fn watches(&mut self) {
         let now = Instant::now();
         self.finds = (now, 0);
@@ -129,15 +129,15 @@ mod tests {
     use super::*;
 
     fn pacing() -> (mpsc::Sender<i64>, InboxPacing) {
-        let (tell, told) = mpsc::channel(64);
-        (tell, InboxPacing::new(told))
+        let (announce, announced) = mpsc::channel(64);
+        (announce, InboxPacing::new(announced))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_told_and_a_backlog_take_turns() {
-        let (tell, mut pacing) = pacing();
+    async fn announcements_and_a_backlog_alternate() {
+        let (announce, mut pacing) = pacing();
         for transaction in [7, 8] {
-            tell.try_send(transaction).unwrap();
+            announce.try_send(transaction).unwrap();
         }
         let mut order = Vec::new();
         for found in [
@@ -154,13 +154,13 @@ mod tests {
             order.push(which);
         }
         let (front, seven, eight) = (InboxRows::Front, InboxRows::Transaction(7), InboxRows::Transaction(8));
-        // The last look at the front is a sweep later.
+        // The last scan of the front is a sweep later.
         assert_eq!(order, [front, seven, front, eight, front, seven, front]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quiet_inbox_is_looked_at_now_and_then() {
-        let (_tell, mut pacing) = pacing();
+    async fn a_quiet_inbox_is_scanned_now_and_then() {
+        let (_announce, mut pacing) = pacing();
         let begun = Instant::now();
         for _ in 0..3 {
             let which = pacing.next().await.unwrap();
@@ -169,11 +169,11 @@ mod tests {
         assert_eq!(begun.elapsed(), SWEEP_INTERVAL * 2);
         pacing.taken(InboxRows::Front, TakenPart::Nothing, SWEEP_INTERVAL);
         pacing.next().await.unwrap();
-        assert_eq!(begun.elapsed(), SWEEP_INTERVAL * (2 + SLOW_SCAN_SHARE), "a look that takes long");
+        assert_eq!(begun.elapsed(), SWEEP_INTERVAL * (2 + SLOW_SCAN_SHARE), "a slow scan");
         assert!(!pacing.wants_to_watch());
     }
 
-    /// Looks for so long, finds that each time, and gives how often it looked and how often a watch
+    /// Scans for a time with the same result; returns the number of scans and of watches that
     /// began.
     async fn look(pacing: &mut InboxPacing, time: Duration, found: TakenPart) -> (u32, u32) {
         let (begun, mut looks, mut watches) = (Instant::now(), 0, 0);
@@ -191,7 +191,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_busy_inbox_is_watched_for_as_long_as_it_is_busy() {
-        let (tell, mut pacing) = pacing();
+        let (announce, mut pacing) = pacing();
         for _ in 0..BUSY_FINDS_MIN {
             assert!(!pacing.wants_to_watch());
             pacing.taken(InboxRows::Transaction(7), TakenPart::All, Duration::ZERO);
@@ -206,14 +206,14 @@ mod tests {
         assert!(looks < 150 && watches == 0, "{looks} looks, {watches} watches");
         for transaction in 0..BUSY_BACKLOG_MIN {
             assert!(!pacing.wants_to_watch());
-            tell.try_send(i64::try_from(transaction).unwrap()).unwrap();
+            announce.try_send(i64::try_from(transaction).unwrap()).unwrap();
         }
-        assert!(pacing.wants_to_watch(), "more is told than looked for");
+        assert!(pacing.wants_to_watch(), "more is announced than taken");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_looking_takes_long_nobody_watches() {
-        let (_tell, mut pacing) = pacing();
+    async fn a_slow_scan_ends_the_watch() {
+        let (_announce, mut pacing) = pacing();
         for _ in 0..BUSY_FINDS_MIN {
             pacing.taken(InboxRows::Transaction(7), TakenPart::All, Duration::ZERO);
         }
@@ -224,9 +224,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_ended_is_noticed() {
-        let (tell, mut pacing) = pacing();
+        let (announce, mut pacing) = pacing();
         pacing.taken(InboxRows::Front, TakenPart::Nothing, Duration::ZERO);
-        drop(tell);
+        drop(announce);
         assert!(pacing.next().await.is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Works off the notes about ordering keys: reads what [`TurnDecision`] asks for, and writes what it
-//! decides.
+//! Works off the notes about ordering keys: reads what [`TurnDecision`] asks for, and writes what
+//! it decides.
 //!
 //! The row of a key is locked, so that one resolver decides at a time. It sees everything that was
 //! committed before; what is committed later leaves a note of its own. A task that has not begun

@@ -1,12 +1,12 @@
-//! How long ago the primary was where the standby is now.
+//! The lag of a standby: how long ago the primary was where the standby is now.
 //!
-//! Neither server's clock is asked, nor when the last transaction was: a primary on which
-//! nothing happens does not make its standby late.
+//! It depends neither on the servers' clocks nor on the time of the last transaction: the standby
+//! of an idle primary is not late.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How many positions are kept; when they are so many, every second is forgotten.
+/// The maximum number of positions; beyond it every second one is dropped.
 const POSITIONS_MAX: usize = 1_024;
 
 /// Where the primary was, and until when.
@@ -14,9 +14,9 @@ const POSITIONS_MAX: usize = 1_024;
 pub(crate) struct Positions(VecDeque<(Instant, i64)>);
 
 impl Positions {
-    /// The primary had written so far at that instant.
+    /// Records how far the primary had written at an instant.
     pub(super) fn take_in(&mut self, at: Instant, position: i64) {
-        // A log that goes back is another one, of a primary that took the place of the last.
+        // A log that goes back is the log of another primary.
         if self.0.back().is_some_and(|(_, last)| position < *last) {
             self.0.clear();
         }
@@ -33,10 +33,10 @@ impl Positions {
         }
     }
 
-    /// How long ago the primary was at `position`; none if that was before all that is known.
+    /// How long ago the primary was at `position`; none if that was before the first record.
     pub(super) fn lag(&self, now: Instant, position: i64) -> Option<Duration> {
         let known = self.0.partition_point(|(_, written)| *written <= position);
-        // The last one is where the primary is, as far as anybody knows.
+        // The primary is at the last position, as far as is known.
         if known == self.0.len() {
             return (known > 0).then_some(Duration::ZERO);
         }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happens_and_nobody_is_late() {
+    fn the_standby_of_an_idle_primary_is_not_late() {
         let (mut positions, start) = (Positions::default(), Instant::now());
         for second in 0..1_000 {
             positions.take_in(after(start, second), 100);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_lag_is_known_roughly_and_memory_is_bounded() {
+    fn a_long_lag_is_known_roughly() {
         let (mut positions, start) = (Positions::default(), Instant::now());
         for second in 0..100_000_u32 {
             positions.take_in(after(start, u64::from(second)), i64::from(second) * 10);

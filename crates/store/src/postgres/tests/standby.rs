@@ -220,7 +220,7 @@ async fn a_standby_of_a_copy_is_not_asked() {
     let store = open(&fixture.url, &url_at(&fixture, &of_copy), Duration::from_hours(1)).await.unwrap();
     sign_of_life(&store).await;
     insert(&store, task()).await;
-    let why = store.standby().unwrap().look(store.leases(), &mut Positions::default()).await.unwrap_err();
+    let why = store.standby().unwrap().check(store.leases(), &mut Positions::default()).await.unwrap_err();
     assert_eq!(why.to_string(), "does not show what this node has written");
     let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
     assert_eq!(store.list(filter, None, 10).await.unwrap().tasks.len(), 1);
@@ -237,7 +237,7 @@ async fn an_ordinary_user_will_do() {
     sign_of_life(&store).await;
     let lacks_rights = async |reason: &str| {
         eventually(reason, WITHIN, async || {
-            let why = store.standby().unwrap().look(store.leases(), &mut Positions::default()).await.unwrap_err();
+            let why = store.standby().unwrap().check(store.leases(), &mut Positions::default()).await.unwrap_err();
             let told = why.to_string();
             let is_told = told.contains(reason) && told.contains("lacks rights") && told.contains("GRANT USAGE");
             if is_told { Ok(()) } else { Err(told) }

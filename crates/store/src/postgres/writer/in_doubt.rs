@@ -19,18 +19,18 @@ use super::WriterShared;
 use crate::claims::expect_change;
 use crate::write_queue::Weight;
 
-/// How often it is looked, and for how long by a server that answers: longer than it waits for whom
-/// it has lost.
+/// The poll interval, and the number of polls that a server answers. Together they are longer than
+/// the server's TCP timeout, so that a commit in flight has surfaced.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const POLLS_MAX: usize = 60;
 
-/// So many are kept at the most; of the others the holds run out.
+/// The maximum number of tasks that are kept; the holds of the others run out.
 const TASKS_MAX: usize = 100_000;
 
-/// What a task in doubt takes up while it is looked for, about.
+/// About how much memory the poll of one task takes.
 const TASK_BYTES: usize = 256;
 
-/// See the module.
+/// The tasks in doubt (see the module).
 #[derive(Default)]
 pub(crate) struct TasksInDoubt {
     noted: Mutex<Vec<TaskInDoubt>>,
@@ -45,10 +45,10 @@ struct TaskInDoubt {
 }
 
 impl TasksInDoubt {
-    /// These tasks may be where a claim or a start would have brought them.
+    /// Notes tasks whose claim or start may have been committed.
     pub(crate) fn note<'a>(&self, tasks: impl Iterator<Item = (TaskId, Position, &'a Hold)>, by: &By<'_>) {
         let doubt = |(id, position, hold): (TaskId, Position, &Hold)| {
-            // What was taken ahead of its time is not due before it.
+            // A task that was claimed ahead of its due instant is not due before it.
             let give_back = expect_change(&position, Event::GiveBack(hold.since.max(by.now)), by);
             TaskInDoubt { id, give_back: give_back.expecting_hold(Some(hold)), polls_left: POLLS_MAX }
         };
@@ -59,7 +59,7 @@ impl TasksInDoubt {
         self.wake.notify_one();
     }
 
-    /// Gives back what is held for nobody, until the queues are closed.
+    /// Gives back the tasks that no worker runs, until the queues are closed.
     pub(crate) async fn run(shared: Arc<WriterShared>) {
         let in_doubt = &shared.in_doubt;
         while !shared.write_queues.is_closed() {
@@ -67,19 +67,18 @@ impl TasksInDoubt {
                 in_doubt.wake.notified().await;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
-            in_doubt.look(&shared).await;
+            in_doubt.poll(&shared).await;
         }
     }
 
-    async fn look(&self, shared: &WriterShared) {
+    async fn poll(&self, shared: &WriterShared) {
         let some: Vec<(TaskId, Change)> =
             self.noted.lock().iter().map(|doubt| (doubt.id, doubt.give_back.clone())).collect();
-        let looked = some.len();
-        let weight = Weight { bytes: looked * TASK_BYTES, rows: looked };
+        let weight = Weight { bytes: some.len() * TASK_BYTES, rows: some.len() };
         let Ok(applied) = shared.write_queues.call(|verbs| &mut verbs.apply, some, weight).await else { return };
         let mut given_back = 0;
         let mut applied = applied.into_iter();
-        // Those noted since are behind those that were looked at.
+        // Tasks that were noted since are behind those that were polled.
         self.noted.lock().retain_mut(|doubt| match applied.next() {
             Some(Applied::Done(_)) => {
                 given_back += 1;

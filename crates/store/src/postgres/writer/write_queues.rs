@@ -21,7 +21,7 @@ use crate::write_queue::{BatchLimit, QueueBounds, Size, Weight};
 pub(crate) struct WriteQueues {
     bounds: QueueBounds,
     limit: BatchLimit,
-    /// A job that no writer has taken for so long is withdrawn.
+    /// A job that no writer has taken within this time is withdrawn.
     patience: Duration,
     state: Mutex<QueuesState>,
     wake: Notify,
@@ -29,7 +29,7 @@ pub(crate) struct WriteQueues {
 
 struct QueuesState {
     verbs: VerbQueues,
-    /// Writers that are at work on large jobs, and how many may be.
+    /// The number of writers that are at work on large jobs, and its maximum.
     at_large: usize,
     at_large_max: usize,
     closed: bool,
@@ -140,7 +140,7 @@ impl WriteQueues {
     }
 }
 
-/// A writer's place at a verb, which is free again when this is dropped.
+/// A writer's slot of a verb; it is free again when this is dropped.
 pub(crate) struct WriterSlot {
     queues: Arc<WriteQueues>,
     verb: WriteVerb,
