@@ -1,7 +1,8 @@
 //! How fast a store is by itself, without HTTP.
 //!
 //! ```console
-//! $ cargo run --release -p punctual-store --example throughput -- [DIRECTORY | postgres://…] [TASKS]
+//! $ cargo run --release -p punctual-store --example throughput -- [DIRECTORY | postgres://…]
+//! [TASKS]
 //! ```
 //!
 //! Inserts in batches of a thousand, claims and completes in batches of a thousand (and both

@@ -1,9 +1,9 @@
 //! Numbered, reversible migrations, for both databases.
 //!
-//! Each is a pair of SQL files that are built into the binary. `schema_migrations` records what was
-//! applied, with a digest of its text, so that a file that was edited later is noticed. `runner`
-//! decides what to run; [`sqlite`] and [`postgres`] run it. Invariant: the versions are 1, 2, 3 …
-//! without gaps.
+//! Each is a pair of SQL files that are built into the binary. `schema_migrations` records which
+//! were applied, with a digest of the text, so that a file that was edited later is noticed.
+//! `runner` decides what to run; [`sqlite`] and [`postgres`] run it. Invariant: the versions are 1,
+//! 2, 3 … without gaps.
 
 pub mod postgres;
 mod runner;
@@ -24,7 +24,7 @@ macro_rules! migrations {
 }
 use migrations;
 
-/// One step of the schema.
+/// A step of the schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
     /// Its number, from 1 without gaps.
@@ -35,10 +35,10 @@ pub struct Migration {
     down: &'static str,
 }
 
-/// One line of a status.
+/// Whether a migration was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationStatus {
-    /// The step's number.
+    /// Its number.
     pub version: u32,
     /// What it is about.
     pub name: &'static str,
@@ -46,18 +46,17 @@ pub struct MigrationStatus {
     pub applied_at: Option<Timestamp>,
 }
 
-/// Where a database stands.
+/// The schema of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaStatus {
-    /// Every step that this binary knows.
+    /// Every migration that this binary knows.
     pub steps: Vec<MigrationStatus>,
-    /// The last step that was applied, which may be one that only a newer binary knows; zero if
-    /// there is none.
+    /// The last migration that was applied, by this binary or a newer one; zero if there is none.
     pub version: u32,
 }
 
 impl SchemaStatus {
-    /// Whether the database has steps that this binary does not know.
+    /// Whether the database has migrations that this binary does not know.
     pub fn is_newer(&self) -> bool {
         self.steps.last().is_none_or(|last| self.version > last.version)
     }
@@ -66,7 +65,7 @@ impl SchemaStatus {
 /// Why a database was not migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
-    /// A newer binary has been here.
+    /// A newer binary has migrated it.
     #[error(
         "the database has schema version {found}, but this binary knows versions up to {known}: use a newer binary"
     )]
@@ -76,24 +75,24 @@ pub enum MigrationError {
         /// The last version of this binary.
         known: u32,
     },
-    /// What was applied is not what this binary would have applied.
+    /// A migration was applied with another content than this binary has.
     #[error(
         "migration {version} ({name}) was applied to the database with another content than this binary has: use the \
          release that applied it, or one that came after that"
     )]
     Changed {
-        /// The step's number.
+        /// Its number.
         version: u32,
         /// What it is about.
         name: &'static str,
     },
-    /// A step is not recorded, but later ones are.
+    /// A migration is not recorded, but later ones are.
     #[error(
         "the database has schema version {found}, but no record of migration {version} ({name}), which comes before \
          it: restore the row of schema_migrations from a backup"
     )]
     Missing {
-        /// The step's number.
+        /// Its number.
         version: u32,
         /// What it is about.
         name: &'static str,
@@ -103,53 +102,53 @@ pub enum MigrationError {
     /// There is no such version to go down to.
     #[error("there is no schema version {0} to go down to")]
     NoSuchVersion(u32),
-    /// The embedded database did not do it.
+    /// SQLite failed.
     #[error("migration failed: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// PostgreSQL did not do it.
+    /// PostgreSQL failed.
     #[error("migration failed: {0}")]
     Postgres(String),
-    /// Somebody holds a lock that a step needs.
+    /// Another session holds a lock that a migration needs.
     #[error(
         "migration {version} ({name}) did not get a lock that somebody else holds: see in pg_locks who holds one on a \
          table of the schema punctual, and in pg_stat_activity since when (xact_start), let them end, and try again"
     )]
     Locked {
-        /// The step's number.
+        /// Its number.
         version: u32,
         /// What it is about.
         name: &'static str,
     },
-    /// The user of the database may not do it.
+    /// The database user lacks a right.
     #[error("{doing} needs a right that the user of the database lacks, {right}: {reason}")]
     Denied {
-        /// What needs it.
+        /// What needs the right.
         doing: String,
         /// The right.
         right: &'static str,
-        /// What PostgreSQL says.
+        /// The error of PostgreSQL.
         reason: String,
     },
-    /// The server takes no writes.
+    /// The server is read-only.
     #[error("the server is a standby, which is read-only: name the primary")]
     Standby,
-    /// Not every text can be kept in the database.
+    /// The database cannot hold every text.
     #[error("the database must be encoded in UTF8, this one is {0}: create one with ENCODING 'UTF8'")]
     Encoding(String),
-    /// Some steps were done before one failed.
+    /// Some migrations were done before one failed.
     #[error("{reason} ({done} before that: {})", numbers(steps))]
     Partly {
         /// What was done with them.
         done: &'static str,
         /// Their numbers.
         steps: Vec<u32>,
-        /// Why it did not go on.
+        /// The failure.
         reason: Box<MigrationError>,
     },
 }
 
 impl MigrationError {
-    /// This, after `steps` were `done`.
+    /// This failure, after `steps` were `done`.
     fn after(self, done: &'static str, steps: &[u32]) -> Self {
         match steps {
             [] => self,

@@ -1,9 +1,9 @@
 //! The migrations of PostgreSQL, in its schema `punctual`.
 //!
-//! Nodes that migrate at once take turns by an advisory lock. A step is done in one
-//! transaction, unless its first line says `-- no-transaction`: then each of its statements
-//! is by itself, as concurrent indexes want it, and can be made again when it was broken
-//! off. `punctual migrate` and `serve` call these through [`crate::postgres::Migrator`].
+//! An advisory lock lets one node migrate at a time. A migration is one transaction, unless its
+//! first line is `-- no-transaction`: then each of its statements is by itself, as concurrent
+//! indexes need it, and can be repeated after an interruption. `punctual migrate` and `serve` call
+//! these through [`crate::postgres::Migrator`].
 
 use std::time::Duration;
 
@@ -32,22 +32,23 @@ pub const STEPS: &[Migration] = migrations! {
     "0012_overtaken_probes",
 };
 
-/// What whoever changes tables holds, the leader's upkeep among them: the bytes of `punctual`.
+/// The lock of everything that changes tables, the leader's upkeep included: the bytes of
+/// `punctual`.
 pub(crate) const LOCK: i64 = i64::from_be_bytes(*b"punctual");
 
-/// How long to wait between two attempts to be the one who migrates.
+/// How long to wait between two attempts to get the lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whoever wants a table waits behind a step that waits for its lock: so it waits shortly, lets
-/// them pass, and tries again. (A concurrent step holds nobody up, and may wait for the oldest
-/// transaction to end.)
+/// A migration that waits for a table's lock holds up all later users of the table. So it waits
+/// shortly, lets them pass, and tries again. (A concurrent index holds up no one, and may wait for
+/// the oldest transaction.)
 const SHORT_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
-/// How long others have in between.
+/// How long it lets them pass.
 const STEP_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// For how long a step is tried.
+/// How long a migration is tried.
 pub(crate) const STEP_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How a step begins that cannot be done in a transaction.
+/// The first line of a migration that cannot run in a transaction.
 const NO_TRANSACTION: &str = "-- no-transaction";
 
 /// A session that migrates.
@@ -81,7 +82,7 @@ pub(crate) async fn status(client: &Client) -> Result<SchemaStatus, MigrationErr
     runner::standing(records(client).await?, STEPS)
 }
 
-/// How many of the migrations are applied, if there are none of a newer binary.
+/// How many migrations are applied. Fails if a newer binary has applied others.
 pub(crate) async fn applied(client: &Client) -> Result<usize, MigrationError> {
     runner::count(records(client).await?, STEPS)
 }
@@ -105,7 +106,7 @@ impl Schema for MigratingSession<'_> {
     }
 }
 
-/// A standby shows the schema of its primary, and takes nothing.
+/// Fails on a standby, which is read-only.
 async fn expect_primary(client: &Client) -> Result<(), MigrationError> {
     if ask(client, "SELECT pg_is_in_recovery()").await? { Err(MigrationError::Standby) } else { Ok(()) }
 }
@@ -118,24 +119,24 @@ async fn expect_utf8(client: &Client) -> Result<(), MigrationError> {
     }
 }
 
-/// Does `work` while nobody else migrates. The lock goes with the session, should this one break.
+/// Runs `work` under the lock. A session that breaks releases the lock.
 async fn locked<T>(
     client: &Client,
     work: impl Future<Output = Result<T, MigrationError>>,
 ) -> Result<T, MigrationError> {
-    // Who waited for the lock inside the server would have a snapshot, and a concurrent index waits
-    // for all of those.
+    // A wait inside the server would hold a snapshot, and a concurrent index waits for all of
+    // those.
     while !ask(client, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
         tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
     }
     let done = work.await;
     let unlocked = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await.map_err(fault);
-    // Of a session that broke what it did is told, and not that it has no lock to give back.
+    // The failure of the work comes first: a broken session has no lock to release.
     done.and_then(|done| unlocked.map(|_| done))
 }
 
-/// Makes what is missing of the schema and its record: who is given both needs no right to make
-/// them.
+/// Makes the schema and the table of records if they are missing. A user who finds both needs no
+/// right to make them.
 async fn prepare(client: &Client) -> Result<(), MigrationError> {
     if !ask(client, "SELECT to_regnamespace('punctual') IS NOT NULL").await? {
         let right = "CREATE on the database (or have the schema made for it: CREATE SCHEMA punctual AUTHORIZATION …)";
@@ -155,7 +156,7 @@ async fn prepare(client: &Client) -> Result<(), MigrationError> {
     Ok(())
 }
 
-/// Does one step and writes down that it is done.
+/// Runs one migration and records it.
 async fn run(
     client: &Client,
     step: &Migration,
@@ -187,7 +188,7 @@ async fn run(
     }
 }
 
-/// The steps that were applied, in order.
+/// The migrations that were applied, in order.
 async fn records(client: &Client) -> Result<Vec<AppliedMigration>, MigrationError> {
     if !is_recorded(client).await? {
         return Ok(Vec::new());
@@ -202,7 +203,7 @@ async fn records(client: &Client) -> Result<Vec<AppliedMigration>, MigrationErro
     Ok(rows.into_iter().map(step).collect())
 }
 
-/// Whether there is a record of what was applied.
+/// Whether the table of records exists.
 async fn is_recorded(client: &Client) -> Result<bool, MigrationError> {
     let row = client.query_one("SELECT to_regclass('punctual.schema_migrations') IS NOT NULL", &[]).await;
     Ok(row.map_err(|error| unread(&error))?.get(0))
@@ -218,7 +219,7 @@ fn unread(error: &Error) -> MigrationError {
     denied("reading the version of the schema", right, error)
 }
 
-/// What went wrong in `doing` something, for which `right` is needed.
+/// The error of `doing` something that needs `right`.
 fn denied(doing: &str, right: &'static str, error: &Error) -> MigrationError {
     let reason = crate::postgres::describe(error);
     if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_before_a_step_failed_is_told() {
+    fn a_failed_revert_names_the_steps_before_it() {
         let broken = Migration { down: "DROP TABLE nowhere", ..ONE };
         let mut connection = Connection::open_in_memory().unwrap();
         ready(runner::up(&mut connection, &[broken, TWO], NOW)).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_not_recorded_is_told_by_its_name() {
+    fn a_missing_record_is_reported_by_name() {
         let mut connection = Connection::open_in_memory().unwrap();
         ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
         connection.execute_batch("DELETE FROM schema_migrations WHERE version = 1").unwrap();
