@@ -3,6 +3,8 @@
 //! A batch is split into rounds that name no task twice, and a round by kind: tasks that finish,
 //! stay live, are edited or are re-driven. Each part is one statement. Mostly there is only one.
 
+pub(crate) mod change;
+
 use std::collections::{BTreeSet, HashMap};
 
 use punctual_core::coordinator::LeaderLease;
@@ -13,13 +15,13 @@ use punctual_core::store::Applied;
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::change::{self, ChangedRow, RowChange};
 use super::fault::Fault;
 use super::leases;
 use super::statements::Sql;
 use super::writer::Writer;
 use crate::apply_kind::ApplyKind;
 use crate::effects::{Effects, LaneInstant};
+use change::{ChangedRow, RowChange};
 
 /// Applies changes; answers in order.
 pub(crate) async fn apply(writer: &mut Writer, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {

@@ -5,6 +5,11 @@
 //! node has lost a partition that it names (`terms`) takes nothing. No claim takes more than the
 //! limits of its queues allow (`limits`).
 
+pub(crate) mod held_rows;
+mod pick;
+pub(crate) mod scan_cursors;
+mod terms;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,21 +24,21 @@ use punctual_core::trail::Actor;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::change::{self, RowChange};
+use super::apply::change::{self, RowChange};
 use super::connection::Session;
 use super::fault::Fault;
-use super::held_rows::HeldRow;
 use super::limits::Allowances;
-use super::pick::{DueRow, Need, PickedRow, Picker, SMALL_BYTES};
-use super::scan_cursors::{LaneRange, Place};
 use super::statements::Sql;
-use super::terms::Terms;
 use super::writer::{TransactionEnd, Writer};
-use super::{held_rows, limits, quarantine, row, terms};
+use super::{limits, quarantine, row};
 use crate::claims::{self, expect_change, update_task};
 use crate::columns::count_column;
 use crate::effects::{Effects, LaneInstant};
 use crate::task_row::{DUE_AT, ID, LANE, task_with_small_payload};
+use held_rows::HeldRow;
+use pick::{DueRow, Need, PickedRow, Picker, SMALL_BYTES};
+use scan_cursors::{LaneRange, Place};
+use terms::Terms;
 
 /// Makes claims, one after the other.
 pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {

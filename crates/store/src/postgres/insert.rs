@@ -1,5 +1,8 @@
 //! Inserts submitted tasks, and recognises those that were submitted before.
 
+pub(crate) mod dependents;
+pub(crate) mod depth;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,10 +12,11 @@ use punctual_core::lane::Lane;
 use punctual_core::state::State;
 use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::connection::Session;
-use super::dependents;
 use super::fault::Fault;
 use super::get;
 use super::outbox::NotedRow;
@@ -302,31 +306,8 @@ fn created(task: &NewTask, lane: Arc<Lane>, waits: Option<&Prerequisites>) -> Ta
     created
 }
 
-/// New tasks as columns.
-pub(crate) struct NewRows<'a> {
-    id: Vec<Uuid>,
-    lane: Vec<i64>,
-    created_at: Vec<i64>,
-    execute_at: Vec<i64>,
-    due_at: Vec<i64>,
-    expires_at: Vec<Option<i64>>,
-    timeout_millis: Vec<i64>,
-    schedule_id: Vec<Option<Uuid>>,
-    idempotency_key: Vec<Option<&'a str>>,
-    callback_url: Vec<Option<&'a str>>,
-    callback_headers: Vec<Option<String>>,
-    retry_policy: Vec<Option<String>>,
-    metadata: Vec<Option<String>>,
-    trail: Vec<Cow<'a, [u8]>>,
-    payload: Vec<&'a str>,
-    // Columns that most tasks do not have. They are empty where no task has them.
-    ordering: Vec<Option<Uuid>>,
-    ordering_key: Vec<Option<&'a str>>,
-    depends_on: Vec<Option<Vec<u8>>>,
-    on_dependency_failure: Vec<Option<&'static str>>,
-    blockers: Vec<Option<i32>>,
-    awaited: Vec<Option<bool>>,
-}
+/// New tasks as columns, in the order of `task_insert.sql`.
+pub(crate) struct NewRows<'a>(Vec<Box<dyn ToSql + Sync + Send + 'a>>);
 
 impl<'a> NewRows<'a> {
     /// The tasks at these indices. `waits` is empty if none has prerequisites.
@@ -335,13 +316,11 @@ impl<'a> NewRows<'a> {
             places.iter().map(|place| column(&tasks[*place])).collect()
         }
         let of_waits = |place: &usize| waits.get(*place);
-        let is_blocked = |place: &usize| state(of_waits(place)) == State::Blocked;
         let trail = |place: &usize| {
             let trail = &tasks[*place].trail;
-            if is_blocked(place) {
-                Cow::Owned(trail.beginning_in(State::Blocked).as_bytes().to_vec())
-            } else {
-                Cow::Borrowed(trail.as_bytes())
+            match state(of_waits(place)) {
+                State::Blocked => Cow::Owned(trail.beginning_in(State::Blocked).as_bytes().to_vec()),
+                _ => Cow::Borrowed(trail.as_bytes()),
             }
         };
         let blockers = |place: &usize| {
@@ -349,64 +328,39 @@ impl<'a> NewRows<'a> {
             Some(i32::try_from(edges).unwrap_or(i32::MAX))
         };
         let callback = |task: &'a NewTask| task.body.callback.as_ref();
-        Self {
-            id: each(tasks, places, |task| task.id.uuid()),
-            lane: places.iter().map(|place| lanes[*place].id.number()).collect(),
-            created_at: each(tasks, places, |task| task.created_at.as_millis()),
-            execute_at: each(tasks, places, |task| task.execute_at.as_millis()),
-            due_at: each(tasks, places, |task| task.due_at.as_millis()),
-            expires_at: each(tasks, places, |task| instant_column(task.expires_at)),
-            timeout_millis: each(tasks, places, |task| number_column(task.body.timeout_millis)),
-            schedule_id: each(tasks, places, |task| task.body.schedule_id.map(ScheduleId::uuid)),
-            idempotency_key: each(tasks, places, |task| task.body.idempotency_key.as_deref()),
-            callback_url: each(tasks, places, |task| callback(task).map(|callback| callback.url.as_str())),
-            callback_headers: each(tasks, places, |task| {
-                callback(task).and_then(|callback| map_column(&callback.headers))
-            }),
-            retry_policy: each(tasks, places, |task| policy_column(&task.body.retry_policy)),
-            metadata: each(tasks, places, |task| map_column(&task.body.metadata)),
-            trail: places.iter().map(trail).collect(),
-            payload: each(tasks, places, |task| task.body.payload.get()),
-            ordering: sparse(each(tasks, places, ordering_of)),
-            ordering_key: sparse(each(tasks, places, |task| task.body.ordering_key.as_deref())),
-            depends_on: sparse(places.iter().map(|place| ids_column(&of_waits(place)?.depends_on)).collect()),
-            on_dependency_failure: sparse(each(tasks, places, |task| {
-                dependencies::policy_column(task.body.dependencies.on_failure)
-            })),
-            blockers: sparse(places.iter().map(blockers).collect()),
-            awaited: sparse(places.iter().map(|place| of_waits(place)?.awaited.then_some(true)).collect()),
-        }
+        let headers = |task: &'a NewTask| callback(task).and_then(|callback| map_column(&callback.headers));
+        let on_failure = |task: &NewTask| dependencies::policy_column(task.body.dependencies.on_failure);
+        let depends_on = |place: &usize| ids_column(&of_waits(place)?.depends_on);
+        let awaited = |place: &usize| of_waits(place)?.awaited.then_some(true);
+        Self(vec![
+            Box::new(each(tasks, places, |task| task.id.uuid())),
+            Box::new(places.iter().map(|place| lanes[*place].id.number()).collect::<Vec<_>>()),
+            Box::new(each(tasks, places, |task| task.created_at.as_millis())),
+            Box::new(each(tasks, places, |task| task.execute_at.as_millis())),
+            Box::new(each(tasks, places, |task| task.due_at.as_millis())),
+            Box::new(each(tasks, places, |task| instant_column(task.expires_at))),
+            Box::new(each(tasks, places, |task| number_column(task.body.timeout_millis))),
+            Box::new(each(tasks, places, |task| task.body.schedule_id.map(ScheduleId::uuid))),
+            Box::new(each(tasks, places, |task| task.body.idempotency_key.as_deref())),
+            Box::new(each(tasks, places, |task| callback(task).map(|callback| callback.url.as_str()))),
+            Box::new(each(tasks, places, headers)),
+            Box::new(each(tasks, places, |task| policy_column(&task.body.retry_policy))),
+            Box::new(each(tasks, places, |task| map_column(&task.body.metadata))),
+            Box::new(places.iter().map(trail).collect::<Vec<_>>()),
+            Box::new(each(tasks, places, |task| task.body.payload.get())),
+            // Most tasks have none of these. A column is empty if no task has it.
+            Box::new(sparse(each(tasks, places, ordering_of))),
+            Box::new(sparse(each(tasks, places, |task| task.body.ordering_key.as_deref()))),
+            Box::new(sparse(places.iter().map(depends_on).collect())),
+            Box::new(sparse(each(tasks, places, on_failure))),
+            Box::new(sparse(places.iter().map(blockers).collect())),
+            Box::new(sparse(places.iter().map(awaited).collect())),
+        ])
     }
 
-    pub(crate) async fn write(&self, session: &Session, sql: Sql) -> Result<Vec<tokio_postgres::Row>, Fault> {
-        session
-            .query(
-                sql,
-                &[
-                    &self.id,
-                    &self.lane,
-                    &self.created_at,
-                    &self.execute_at,
-                    &self.due_at,
-                    &self.expires_at,
-                    &self.timeout_millis,
-                    &self.schedule_id,
-                    &self.idempotency_key,
-                    &self.callback_url,
-                    &self.callback_headers,
-                    &self.retry_policy,
-                    &self.metadata,
-                    &self.trail,
-                    &self.payload,
-                    &self.ordering,
-                    &self.ordering_key,
-                    &self.depends_on,
-                    &self.on_dependency_failure,
-                    &self.blockers,
-                    &self.awaited,
-                ],
-            )
-            .await
+    pub(crate) async fn write(&self, session: &Session, sql: Sql) -> Result<Vec<Row>, Fault> {
+        let columns: Vec<&(dyn ToSql + Sync)> = self.0.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect();
+        session.query(sql, &columns).await
     }
 
     /// Inserts the tasks whose ids are new. Returns these ids.

@@ -12,10 +12,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::claim::scan_cursors::ScanCursors;
 use super::connection::Session;
 use super::fault::Fault;
 use super::resolve::holding;
-use super::scan_cursors::ScanCursors;
 use super::statements::Sql;
 use crate::columns::count_column;
 use crate::obstacles::{LANES, LanePlace, RankedTask, counted};

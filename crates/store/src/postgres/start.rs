@@ -11,9 +11,9 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use uuid::Uuid;
 
-use super::change::{self, RowChange};
+use super::apply::change::{self, RowChange};
+use super::claim::held_rows::{self, HeldRow};
 use super::fault::Fault;
-use super::held_rows::{self, HeldRow};
 use super::statements::Sql;
 use super::tid::Tid;
 use super::writer::{TransactionEnd, Writer};

@@ -21,6 +21,7 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use tracing::{error, info, warn};
 
+use super::claim::scan_cursors::ScanCursors;
 use super::cluster::notifier::Notifier;
 use super::connection::Address;
 use super::connection::Session;
@@ -30,9 +31,8 @@ use super::lanes::LaneDirectory;
 use super::limits::LimitsCache;
 use super::outbox::{FirstNotes, Outbox, OutboxNotes};
 use super::overdue::LowWatermarks;
-use super::scan_cursors::ScanCursors;
 use super::statements::{OF_WRITERS, Sql};
-use super::{apply, claim, depth, extend, quarantine, resolve, schedules, start};
+use super::{apply, claim, extend, insert::depth, quarantine, resolve, schedules, start};
 use crate::tally::{self, TransactionTally};
 
 pub(crate) use in_doubt::TasksInDoubt;

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use super::super::cluster::Listener;
 use super::super::connection::SharedConnections;
-use super::super::dependents;
 use super::super::fault::Fault;
+use super::super::insert::dependents;
 use super::super::insert::{NewRows, count, submitted_before};
 use super::super::statements::Sql;
 use super::super::writer::{TransactionEnd, Writer};

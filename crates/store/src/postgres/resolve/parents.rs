@@ -13,7 +13,7 @@ use punctual_core::upkeep::Resolved;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::super::change::{self, RowChange};
+use super::super::apply::change::{self, RowChange};
 use super::super::fault::Fault;
 use super::super::row::{self, state_column};
 use super::super::statements::Sql;

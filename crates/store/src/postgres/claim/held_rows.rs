@@ -8,12 +8,12 @@ use punctual_core::task::Hold;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::connection::Session;
-use super::fault::Fault;
-use super::row::{class_numbers, state_column};
-use super::statements::Sql;
-use super::tid::Tid;
 use crate::columns::{self, node_column, number_column};
+use crate::postgres::connection::Session;
+use crate::postgres::fault::Fault;
+use crate::postgres::row::{class_numbers, state_column};
+use crate::postgres::statements::Sql;
+use crate::postgres::tid::Tid;
 
 /// A locked row and its change to a held state.
 pub(crate) struct HeldRow<'a> {

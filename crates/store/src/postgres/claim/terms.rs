@@ -9,10 +9,10 @@ use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partition;
 use punctual_core::store::{Claim, Claimant};
 
-use super::connection::Session;
-use super::fault::Fault;
-use super::statements::Sql;
 use crate::columns::{node_column, number_column};
+use crate::postgres::connection::Session;
+use crate::postgres::fault::Fault;
+use crate::postgres::statements::Sql;
 
 /// Partitions and terms, each once and in order, so that claims do not deadlock.
 pub(crate) struct Terms {

@@ -12,13 +12,13 @@ use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
 use uuid::Uuid;
 
-use super::connection::Session;
-use super::fault::Fault;
-use super::insert;
-use super::row;
-use super::statements::Sql;
-use super::writer::Writer;
 use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus};
+use crate::postgres::connection::Session;
+use crate::postgres::fault::Fault;
+use crate::postgres::insert;
+use crate::postgres::row;
+use crate::postgres::statements::Sql;
+use crate::postgres::writer::Writer;
 
 /// The advisory locks of submissions: their class, and how many there are.
 const CLASS: i32 = 0x7055_0002;

@@ -14,14 +14,14 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::connection::Session;
-use super::fault::Fault;
-use super::outbox::NotedRow;
-use super::row::{class_numbers, count_column, sparse, state_column};
-use super::statements::Sql;
-use super::writer::Writer;
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use crate::effects::{Effects, LaneInstant};
+use crate::postgres::connection::Session;
+use crate::postgres::fault::Fault;
+use crate::postgres::outbox::NotedRow;
+use crate::postgres::row::{class_numbers, count_column, sparse, state_column};
+use crate::postgres::statements::Sql;
+use crate::postgres::writer::Writer;
 
 /// A change of a row, and its new lane if that changes.
 #[derive(Clone, Copy)]
@@ -236,19 +236,8 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// The columns of edits and re-drives.
-struct Edits<'a> {
-    due_at: Vec<Option<i64>>,
-    lane: Vec<Option<i64>>,
-    execute_at: Vec<Option<i64>>,
-    sets_expiry: Vec<bool>,
-    expires_at: Vec<Option<i64>>,
-    payload: Vec<Option<&'a str>>,
-    sets_policy: Vec<bool>,
-    retry_policy: Vec<Option<String>>,
-    sets_metadata: Vec<bool>,
-    metadata: Vec<Option<String>>,
-}
+/// The columns of edits and re-drives, in the order of their statements.
+struct Edits<'a>(Vec<Box<dyn ToSql + Sync + Send + 'a>>);
 
 impl<'a> Edits<'a> {
     fn of(wanted: &[RowChange<'a>]) -> Self {
@@ -256,31 +245,21 @@ impl<'a> Edits<'a> {
             each(wanted, |change| change.edit.as_deref().and_then(&column))
         }
         let sets = |is_set: fn(&Edit) -> bool| each(wanted, |change| change.edit.as_deref().is_some_and(is_set));
-        Self {
-            due_at: each(wanted, |change| instant_column(change.due_at)),
-            lane: wanted.iter().map(|wanted| wanted.lane).collect(),
-            execute_at: edited(wanted, |edit| instant_column(edit.execute_at)),
-            sets_expiry: sets(|edit| edit.expires_at.is_some()),
-            expires_at: edited(wanted, |edit| instant_column(edit.expires_at.flatten())),
-            payload: edited(wanted, |edit| json_column(edit.payload.as_ref())),
-            sets_policy: sets(|edit| edit.retry_policy.is_some()),
-            retry_policy: edited(wanted, |edit| edit.retry_policy.as_ref().and_then(policy_column)),
-            sets_metadata: sets(|edit| edit.metadata.is_some()),
-            metadata: edited(wanted, |edit| edit.metadata.as_ref().and_then(map_column)),
-        }
+        Self(vec![
+            Box::new(each(wanted, |change| instant_column(change.due_at))),
+            Box::new(wanted.iter().map(|wanted| wanted.lane).collect::<Vec<_>>()),
+            Box::new(edited(wanted, |edit| instant_column(edit.execute_at))),
+            Box::new(sets(|edit| edit.expires_at.is_some())),
+            Box::new(edited(wanted, |edit| instant_column(edit.expires_at.flatten()))),
+            Box::new(edited(wanted, |edit| json_column(edit.payload.as_ref()))),
+            Box::new(sets(|edit| edit.retry_policy.is_some())),
+            Box::new(edited(wanted, |edit| edit.retry_policy.as_ref().and_then(policy_column))),
+            Box::new(sets(|edit| edit.metadata.is_some())),
+            Box::new(edited(wanted, |edit| edit.metadata.as_ref().and_then(map_column))),
+        ])
     }
-    fn columns(&self) -> [&(dyn ToSql + Sync); 10] {
-        [
-            &self.due_at,
-            &self.lane,
-            &self.execute_at,
-            &self.sets_expiry,
-            &self.expires_at,
-            &self.payload,
-            &self.sets_policy,
-            &self.retry_policy,
-            &self.sets_metadata,
-            &self.metadata,
-        ]
+
+    fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.0.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect()
     }
 }

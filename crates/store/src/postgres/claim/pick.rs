@@ -13,11 +13,11 @@ use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::limits::Allowances;
-use super::scan_cursors::{LaneRange, Place};
-use super::tid::Tid;
 use crate::claims::{self, EXPIRED_MAX};
 use crate::columns::Unreadable;
+use crate::postgres::claim::scan_cursors::{LaneRange, Place};
+use crate::postgres::limits::Allowances;
+use crate::postgres::tid::Tid;
 
 /// How many rows are read at once behind expired ones.
 const BEHIND_EXPIRED: usize = 256;

@@ -14,12 +14,12 @@ use punctual_core::task::NewTask;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::fault::Fault;
-use super::insert::{NewRows, WrittenBatch, chunks, count, keep_stored};
-use super::row;
-use super::statements::Sql;
-use super::writer::Writer;
 use crate::dependencies::{DependencyBatch, KnownParent, Prerequisites};
+use crate::postgres::fault::Fault;
+use crate::postgres::insert::{NewRows, WrittenBatch, chunks, count, keep_stored};
+use crate::postgres::row;
+use crate::postgres::statements::Sql;
+use crate::postgres::writer::Writer;
 use crate::submissions::{BatchPlan, SubmissionVerdict, member_statuses};
 
 /// How often a parent that is in neither table is looked up: it may have moved in between.
