@@ -67,7 +67,7 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
 }
 
 /// The row that a change is about, as far as the change needs to know it.
-struct FoundRow {
+struct TargetRow {
     seq: i64,
     lane: i64,
     state: i64,
@@ -77,7 +77,7 @@ struct FoundRow {
     ordering: Option<Ordering>,
 }
 
-impl FoundRow {
+impl TargetRow {
     /// Records the effects of a change that leaves the task live, in this lane.
     fn record(&self, session: &mut Session<'_>, change: &Change, lane: i64) -> Result<Applied, Fault> {
         let before = LaneInstant::of_columns(self.lane, self.due_at);
@@ -89,10 +89,10 @@ impl FoundRow {
 }
 
 /// Finds the row that a change from `from` is about.
-fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<FoundRow>, Fault> {
+fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<TargetRow>, Fault> {
     let sql = if from.is_final() { Sql::HistoryLook } else { Sql::TaskLook };
     let place = session.statements.get(sql)?.query_row([id.uuid().as_bytes()], |row| {
-        Ok(FoundRow {
+        Ok(TargetRow {
             seq: row.get(0)?,
             lane: row.get(1)?,
             state: row.get(2)?,
@@ -231,7 +231,7 @@ fn stop_waiting(session: &mut Session<'_>, child: i64) -> Result<(), Fault> {
 }
 
 /// Re-drives a dead letter.
-fn redrive(session: &mut Session<'_>, mut place: FoundRow, change: &Change) -> Result<Applied, Fault> {
+fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> Result<Applied, Fault> {
     place.ordering = ordering_of(session, &place)?;
     session.statements.get(Sql::HistoryRedrive)?.execute((
         place.seq,
@@ -252,7 +252,7 @@ fn redrive(session: &mut Session<'_>, mut place: FoundRow, change: &Change) -> R
 }
 
 /// The name of a task's ordering key, from its body.
-fn ordering_of(session: &mut Session<'_>, place: &FoundRow) -> Result<Option<Ordering>, Fault> {
+fn ordering_of(session: &mut Session<'_>, place: &TargetRow) -> Result<Option<Ordering>, Fault> {
     let query = session.statements.get(Sql::BodyOrdering)?;
     let key: Option<Option<String>> = query.query_row([place.seq], |row| row.get(0)).optional()?;
     let Some(key) = key.flatten() else { return Ok(None) };
@@ -261,7 +261,7 @@ fn ordering_of(session: &mut Session<'_>, place: &FoundRow) -> Result<Option<Ord
 }
 
 /// Writes an edit. Returns the lane of the task afterwards.
-fn edit_task(session: &mut Session<'_>, place: &FoundRow, edit: &Edit) -> Result<i64, Fault> {
+fn edit_task(session: &mut Session<'_>, place: &TargetRow, edit: &Edit) -> Result<i64, Fault> {
     let lane = match edit.priority {
         Some(priority) => {
             let lane = lane_of(session, place.lane)?;
