@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use punctual_core::queues::Queues;
 use punctual_core::store::StoreError;
-use punctual_submission::KnownQueues;
+use punctual_submission::QueueCache;
 use tokio_util::sync::CancellationToken;
 
 use crate::hints::Hints;
@@ -17,17 +17,17 @@ use crate::hints::Hints;
 /// How often settings are read again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps a [`KnownQueues`] up to date (see the module).
+/// Keeps a [`QueueCache`] up to date (see the module).
 pub struct QueueWatch {
     queues: Arc<dyn Queues>,
-    known: KnownQueues,
+    cache: QueueCache,
     hints: Arc<Hints>,
 }
 
 impl QueueWatch {
-    /// Refreshes `known` from `queues`, and notifies `hints` of changes.
-    pub fn new(queues: Arc<dyn Queues>, known: KnownQueues, hints: Arc<Hints>) -> Self {
-        Self { queues, known, hints }
+    /// Refreshes `cache` from `queues`, and notifies `hints` of changes.
+    pub fn new(queues: Arc<dyn Queues>, cache: QueueCache, hints: Arc<Hints>) -> Self {
+        Self { queues, cache, hints }
     }
 
     /// Refreshes until `stop`.
@@ -65,7 +65,7 @@ impl QueueWatch {
 
     /// Reads the settings of all queues that have some.
     pub async fn run_once(&self) -> Result<(), StoreError> {
-        self.known.learn(self.queues.special_queues().await?);
+        self.cache.update(self.queues.special_queues().await?);
         Ok(())
     }
 }

@@ -114,7 +114,7 @@ mod tests {
 
     fn rules(settings: Settings) -> SubmissionRules {
         let rules = SubmissionRules::default();
-        rules.queues.learn([QueueChange::Put(settings, None).apply(Queue::unset("acme", "mail"))]);
+        rules.queues.update([QueueChange::Put(settings, None).apply(Queue::unset("acme", "mail"))]);
         rules
     }
 

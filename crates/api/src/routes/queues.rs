@@ -241,7 +241,7 @@ impl QueueRequest {
             Changed::Done(queue) => {
                 // The next submission to this node sees the settings; a queue without any has
                 // nothing to see.
-                self.api.config.submission.queues.learn(Some(queue).filter(|queue| queue.version > 0));
+                self.api.config.submission.queues.update(Some(queue).filter(|queue| queue.version > 0));
                 Ok(())
             }
             Changed::AtAnother(there) => Err(condition.refusal("queue", there.map(|queue| queue.version))),

@@ -22,7 +22,7 @@ use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::targets::Targets;
 use punctual_store::postgres::PostgresStore;
-use punctual_submission::{KnownQueues, SubmissionRules};
+use punctual_submission::{QueueCache, SubmissionRules};
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
 
 use super::store::{self, OpenStore};
@@ -47,7 +47,7 @@ pub struct NodeParts {
     pub postgres: Option<PostgresStore>,
     pub broker: Arc<dyn Broker>,
     pub circuits: Arc<Circuits>,
-    pub known_queues: KnownQueues,
+    pub queue_cache: QueueCache,
     pub hints: Arc<Hints>,
     /// Wakes the cron loop of this node.
     pub cron_waker: Arc<CronWaker>,
@@ -83,7 +83,7 @@ impl NodeParts {
             // wait for a free slot.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             circuits: Arc::new(circuits(&config, database.clone())),
-            known_queues: KnownQueues::default(),
+            queue_cache: QueueCache::default(),
             owned: Arc::new(OwnedPartitions::nothing(config.scheduler.partitions)),
             own_presence: Arc::new(OwnPresence::new(config.leader.lease, config.leader.renewal)),
             targets: Arc::new(targets(&config)),
@@ -107,7 +107,7 @@ impl NodeParts {
             payload_bytes: self.config.limits.payload_bytes,
             retry_policy: self.config.tasks.retry_policy,
             timeout_millis: millis(self.config.tasks.timeout),
-            queues: self.known_queues.clone(),
+            queues: self.queue_cache.clone(),
             networks: self.config.webhooks.allow_networks.clone(),
         }
     }

@@ -52,7 +52,7 @@ pub fn start_dispatcher(groups: &mut Groups, parts: &NodeParts) -> PollQueue {
 
 /// Reads the settings of the queues, and starts the loop that refreshes them.
 pub async fn start_queue_watch(groups: &mut Groups, parts: &NodeParts) {
-    let watch = QueueWatch::new(parts.database.clone(), parts.known_queues.clone(), Arc::clone(&parts.hints));
+    let watch = QueueWatch::new(parts.database.clone(), parts.queue_cache.clone(), Arc::clone(&parts.hints));
     if let Err(error) = watch.run_once().await {
         tracing::warn!(error = %error, "cannot read the settings of the queues; retrying");
     }

@@ -47,7 +47,7 @@ impl Tally {
         let NodeParts { metrics, clock, circuits, worker_stats, .. } = &*self.parts;
         let now = clock.now();
         metrics.partitions_owned.set(gauge(self.parts.owned.partitions()));
-        let (paused, limited) = self.parts.known_queues.restricted(now);
+        let (paused, limited) = self.parts.queue_cache.restricted(now);
         metrics.queues_paused.set(gauge(paused));
         metrics.queues_limited.set(gauge(limited));
         metrics.breakers_open.set(gauge(circuits.open().len()));
