@@ -56,7 +56,8 @@ const SMALL_BODY_BYTES: usize = 16 * UNIT_BYTES;
 /// milliseconds of work for the writer, more at once is slower.
 const PARSED_BYTES_MAX: usize = 6 * 1024 * UNIT_BYTES;
 
-/// One body takes at most this fraction of all body bytes: a slow sender must not keep the rest out.
+/// One body takes at most this fraction of all body bytes: a slow sender must not keep the rest
+/// out.
 const BODY_SHARE: usize = 4;
 
 /// The admission control of one node.

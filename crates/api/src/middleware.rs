@@ -64,8 +64,8 @@ async fn handle(State(state): State<MiddlewareState>, request: Request, next: Ne
     response.headers_mut().insert(REQUEST_ID, id.header());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let (elapsed, status) = (began.elapsed(), response.status());
-    // A body that was not read to its end ends the connection. Announce that before the caller sends
-    // its next request.
+    // A body that was not read to its end ends the connection. Announce that before the caller
+    // sends its next request.
     if !arrival.is_whole() && version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -37,9 +37,9 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Lease tasks.
 ///
-/// Waits up to `wait_seconds` for the first due task. Each task in the answer is `RUNNING` and belongs
-/// to this worker until its lease expires; heartbeats extend it. A worker that disconnects while it
-/// waits gets nothing.
+/// Waits up to `wait_seconds` for the first due task. Each task in the answer is `RUNNING` and
+/// belongs to this worker until its lease expires; heartbeats extend it. A worker that disconnects
+/// while it waits gets nothing.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "workers", operation_id = "lease",
     request_body(

@@ -1,5 +1,5 @@
-//! A store that can be made to fail, and counts its calls. It wraps the real one, and keeps a paused
-//! clock from running ahead while that one works.
+//! A store that can be made to fail, and counts its calls. It wraps the real one, and keeps a
+//! paused clock from running ahead while that one works.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -15,8 +15,8 @@ use punctual_scheduler::dispatch_status::WebhookStatus;
 use crate::presence::LEASES_MAX;
 use crate::state::Api;
 
-/// A worker that holds no task counts as polling for this long after it was seen. No long poll lasts
-/// longer.
+/// A worker that holds no task counts as polling for this long after it was seen. No long poll
+/// lasts longer.
 const POLLING_MILLIS: i64 = 60_000;
 /// Workers on a page.
 const PAGE: usize = 1_000;

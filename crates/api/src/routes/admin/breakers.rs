@@ -54,8 +54,8 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
 /// Reset a circuit breaker.
 ///
 /// It closes at once, and its counts are cleared. Within about a second every node dispatches its
-/// tasks. If the target still fails, it opens again. `target` is any URL of the target: only scheme,
-/// host and port count.
+/// tasks. If the target still fails, it opens again. `target` is any URL of the target: only
+/// scheme, host and port count.
 #[utoipa::path(
     post, path = "/v1/admin/breakers/reset", tag = "operations",
     request_body = ResetBreaker,

@@ -71,7 +71,7 @@ pub(super) async fn settle(
     Ok(json(StatusCode::OK, &SettleAnswer { items }))
 }
 
-fn shown(task_id: TaskId, answer: SettleResult) -> punctual_client::Settled {
+fn shown(task_id: TaskId, answer: ItemResult) -> punctual_client::Settled {
     let (status, lease_expires_at, error) = match answer {
         Ok(lease_expires_at) => (StatusCode::OK, lease_expires_at, None),
         Err(problem) => (problem.status(), None, Some(Box::new(problem.to_wire()))),
@@ -191,10 +191,10 @@ async fn settle_one(request: &TaskRequest, item: SettleItem) -> Result<(Task, Op
 }
 
 /// Accepted, for a heartbeat with the end of its lease; or why not.
-type SettleResult = Result<Option<Timestamp>, Problem>;
+type ItemResult = Result<Option<Timestamp>, Problem>;
 
 /// Settles the valid items, and answers every item in order.
-async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<SettleResult>, Problem> {
+async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<ItemResult>, Problem> {
     let mut settlements = Vec::with_capacity(items.len());
     let mut check = |item| settlement(item).map(|settlement| settlements.push(settlement));
     let checked: Vec<Result<(), Problem>> = items.into_iter().map(&mut check).collect();

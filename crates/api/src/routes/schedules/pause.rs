@@ -42,8 +42,8 @@ pub async fn pause_schedule(
 
 /// Resumes a schedule.
 ///
-/// It continues with the first instant after now. The instants in the pause are recorded as skipped.
-/// Resuming a schedule that is not paused changes nothing.
+/// It continues with the first instant after now. The instants in the pause are recorded as
+/// skipped. Resuming a schedule that is not paused changes nothing.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/resume", tag = "schedules", operation_id = "resume_schedule",
     params(

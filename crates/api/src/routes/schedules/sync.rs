@@ -16,9 +16,9 @@ use crate::state::Api;
 
 /// Creates the schedule of this name, or replaces it.
 ///
-/// An absent field gets its default, except `paused`, which stays as it is: a pause outlives the next
-/// synchronisation. The same schedule again changes nothing, not even the version. Counters and
-/// occurrences stay, and the next run too while the instants are the same.
+/// An absent field gets its default, except `paused`, which stays as it is: a pause outlives the
+/// next synchronisation. The same schedule again changes nothing, not even the version. Counters
+/// and occurrences stay, and the next run too while the instants are the same.
 #[utoipa::path(
     put, path = "/v1/schedules/by-name/{name}", tag = "schedules", operation_id = "put_schedule",
     params(

@@ -136,8 +136,8 @@ fn split(checked: Vec<CheckResult>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     (tasks, refusals)
 }
 
-/// The document, its tasks still text. Each is read by itself, so that a bad one does not affect the
-/// rest.
+/// The document, its tasks still text. Each is read by itself, so that a bad one does not affect
+/// the rest.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawBatch<'a> {

@@ -13,8 +13,8 @@ use crate::problem::{Code, Problem};
 
 /// Cancels a task.
 ///
-/// A waiting task is cancelled at once. A running task is asked to stop: its worker learns it at its
-/// next heartbeat, and the outcome of the run is discarded. Asking again changes nothing.
+/// A waiting task is cancelled at once. A running task is asked to stop: its worker learns it at
+/// its next heartbeat, and the outcome of the run is discarded. Asking again changes nothing.
 #[utoipa::path(
     delete, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "cancel_task",
     params(

@@ -12,8 +12,8 @@ use crate::problem::Problem;
 
 /// Explains why a task has not run yet.
 ///
-/// Shows every reason, in the order in which a task passes them. A reason with `comes_next` holds the
-/// task only after those before it. Codes: `expires_first`, `waiting_for_dependencies`,
+/// Shows every reason, in the order in which a task passes them. A reason with `comes_next` holds
+/// the task only after those before it. Codes: `expires_first`, `waiting_for_dependencies`,
 /// `not_due_yet`, `waiting_for_retry`, `waiting_for_turn`, `queue_paused`, `breaker_open`,
 /// `queue_concurrency`, `queue_rate`, `no_worker_polling`, `no_partition_owner`, `found_backlog`,
 /// `webhook_places`, `workers_busy`, `due_waiting_for_worker`; and for a task that no longer waits

@@ -1,5 +1,5 @@
-//! The header `Idempotency-Key`, read by the routes that submit or trigger one task. Its rule is that
-//! of the body's field.
+//! The header `Idempotency-Key`, read by the routes that submit or trigger one task. Its rule is
+//! that of the body's field.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;

@@ -17,8 +17,8 @@ use crate::state::Api;
 /// Submits a task.
 ///
 /// Answers when the task is durable. A second submission under the same idempotency key returns the
-/// first task as it is now; the same key with other content is refused. A key is kept until its task
-/// has finished, and for at least 30 days unless the server is set otherwise.
+/// first task as it is now; the same key with other content is refused. A key is kept until its
+/// task has finished, and for at least 30 days unless the server is set otherwise.
 #[utoipa::path(
     post, path = "/v1/tasks", tag = "tasks", operation_id = "submit_task",
     params(("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare")),

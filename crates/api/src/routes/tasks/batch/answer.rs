@@ -1,8 +1,8 @@
 //! The answer to a batch: an item for each task.
 //!
 //! A member that depends on a refused member was not stored either. If the refusal is temporary,
-//! the dependent gets the same one; otherwise it is refused for good. Linear in the number of tasks,
-//! however long the chains of dependencies are.
+//! the dependent gets the same one; otherwise it is refused for good. Linear in the number of
+//! tasks, however long the chains of dependencies are.
 
 use std::collections::HashMap;
 
@@ -88,8 +88,8 @@ fn refusals(mut parents: HashMap<usize, usize>, mut deferred: HashMap<usize, Pro
     let mut refusals = HashMap::with_capacity(parents.len());
     let children: Vec<usize> = parents.keys().copied().collect();
     for child in children {
-        // Up to a member whose refusal is known, removing each on the way so that none is met twice;
-        // then down again.
+        // Up to a member whose refusal is known, removing each on the way so that none is met
+        // twice; then down again.
         let mut path = Vec::new();
         let mut at = child;
         while let Some(parent) = parents.remove(&at) {
@@ -111,7 +111,8 @@ fn refusals(mut parents: HashMap<usize, usize>, mut deferred: HashMap<usize, Pro
     refusals
 }
 
-/// The refusal of a task that depends on a member with a temporary refusal: both can be tried again.
+/// The refusal of a task that depends on a member with a temporary refusal: both can be tried
+/// again.
 fn depends_on_deferred(parent: usize, refusal: &Problem) -> Problem {
     let detail = format!(
         "it depends on task {parent} of the batch, which was refused for now; nothing was stored, try both again later"
