@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::BenchOptions;
 use crate::client::{BenchClient, now};
-use crate::herd::HERD_LEAD_MILLIS;
+use crate::lead::PreloadLead;
 use crate::report::BenchReport;
 use crate::sink::WebhookSink;
 use crate::submit::preload;
@@ -30,11 +30,10 @@ pub async fn run(client: &BenchClient, options: &BenchOptions, tasks: usize) -> 
 /// that instant.
 pub async fn run_webhooks(client: &BenchClient, options: &BenchOptions, tasks: usize) -> anyhow::Result<BenchReport> {
     let mut sink = WebhookSink::start().await?;
-    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD_MILLIS;
-    let due = now().plus_millis(lead);
-    preload(client, options, tasks, "drain", move |_| Some(due), Some(sink.url())).await?;
-    anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for fewer tasks");
-    tokio::time::sleep(due.duration_from(now())).await;
+    let lead = PreloadLead::of_herd(tasks);
+    preload(client, options, tasks, "drain", move |_| Some(lead.due), Some(sink.url())).await?;
+    lead.check()?;
+    tokio::time::sleep(lead.due.duration_from(now())).await;
     let began = Instant::now();
     sink.wait(tasks).await?;
     let seconds = began.elapsed().as_secs_f64();

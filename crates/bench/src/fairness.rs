@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 
 use crate::BenchOptions;
 use crate::client::{BenchClient, now, task};
-use crate::herd::HERD_LEAD_MILLIS;
 use crate::idle_priority::IdlePriorityRuntime;
+use crate::lead::{PreloadLead, due_at_rate};
 use crate::quiet::{QuietArrivals, work};
 use crate::report::BenchReport;
 use crate::sink::{TaskArrival, WebhookSink, lateness};
@@ -139,15 +139,14 @@ async fn drain_by_sink(
     backlog: usize,
 ) -> anyhow::Result<JoinHandle<anyhow::Result<Instant>>> {
     let mut sink = WebhookSink::start().await?;
-    let lead = i64::try_from(backlog).unwrap_or(i64::MAX) / 20 + HERD_LEAD_MILLIS;
-    let due = now().plus_millis(lead);
-    preload(busy, options, backlog, "busy", move |_| Some(due), Some(sink.url())).await?;
-    anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for a smaller backlog");
+    let lead = PreloadLead::of_herd(backlog);
+    preload(busy, options, backlog, "busy", move |_| Some(lead.due), Some(sink.url())).await?;
+    lead.check()?;
     let drain = tokio::spawn(async move {
         sink.wait(backlog).await?;
         Ok(Instant::now())
     });
-    tokio::time::sleep(due.duration_from(now())).await;
+    tokio::time::sleep(lead.due.duration_from(now())).await;
     Ok(drain)
 }
 
@@ -160,12 +159,8 @@ async fn watch(
     let (quiet, tasks) = (client.of_tenant(QUIET)?, rate * seconds);
     let mut sink = if webhook { Some(WebhookSink::start().await?) } else { None };
     let first = now().plus_millis(LEAD_MILLIS);
-    let due = move |number: usize| {
-        let millis = number as u128 * 1_000 / rate as u128;
-        Some(first.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX)))
-    };
     let url = sink.as_ref().map(WebhookSink::url);
-    let make = move |number| task(number, QUIET, due(number), url.as_deref());
+    let make = move |number| task(number, QUIET, Some(due_at_rate(first, rate, number)), url.as_deref());
     submit_all(&quiet, 1, QUIET_BATCH, tasks, "preloading", make).await?;
     if let Some(sink) = &mut sink {
         return Ok(QuietArrivals { arrived: sink.wait(tasks).await?.first, read: Vec::new() });

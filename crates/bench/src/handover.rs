@@ -13,6 +13,7 @@ use punctual_core::time::Timestamp;
 use crate::BenchOptions;
 use crate::arguments::ExitMode;
 use crate::client::{BenchClient, now, task};
+use crate::lead::{PreloadLead, due_at_rate};
 use crate::report::BenchReport;
 use crate::sink::{TaskArrival, WebhookSink, lateness};
 use crate::site::Site;
@@ -53,20 +54,17 @@ pub async fn run(
 ) -> anyhow::Result<BenchReport> {
     let tasks = rate * seconds;
     let mut sink = WebhookSink::start().await?;
-    // Time for a preload of 10,000 tasks a second.
-    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 10 + 2_000;
-    let (first, url) = (now().plus_millis(lead), sink.url());
+    let (lead, url) = (PreloadLead::of_rate(tasks), sink.url());
     let make = move |number: usize| {
-        let millis = number as u128 * 1_000 / rate as u128;
-        let due = first.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX));
+        let due = due_at_rate(lead.due, rate, number);
         let task = task(number, &format!("handover-{}", number % QUEUES), Some(due), Some(&url));
         NewTask { retry_policy: Some(prompt_retries()), ..task }
     };
     submit_all(client, options.few_connections(), options.batch.max(2), tasks, "preloading", make).await?;
-    anyhow::ensure!(now() < first, "the preload took longer than its lead of {lead} ms");
+    lead.check()?;
     let (arrivals, gone) = tokio::join!(sink.wait(tasks), async {
         let third = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000) / 3;
-        tokio::time::sleep(first.plus_millis(third).duration_from(now())).await;
+        tokio::time::sleep(lead.due.plus_millis(third).duration_from(now())).await;
         end_server(site, how).await
     });
     let (arrivals, outage) = (arrivals?, gone?);

@@ -1,5 +1,5 @@
 //! `herd`: many tasks due at one instant, while pull workers wait. With a jitter the queue spreads
-//! them over the seconds after it, and the report says how evenly, by tenths of that time.
+//! them over the seconds after it, and the report shows how evenly, by tenths of that time.
 
 use std::time::Instant;
 
@@ -8,12 +8,10 @@ use punctual_client::{QueueSettings, Seconds};
 
 use crate::BenchOptions;
 use crate::client::{BenchClient, now};
+use crate::lead::PreloadLead;
 use crate::report::BenchReport;
 use crate::submit::preload;
 use crate::workers::PullWorkers;
-
-/// The shortest time from the end of the preload to the instant.
-pub const HERD_LEAD_MILLIS: i64 = 3_000;
 
 /// How many parts of the jitter's time are compared.
 const PARTS: u64 = 10;
@@ -28,14 +26,12 @@ pub async fn run(
     if jitter_seconds > 0 {
         client.set_queue("herd", &spread(jitter_seconds)).await?;
     }
-    // The lead leaves room for a preload of 20,000 tasks a second.
-    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD_MILLIS;
-    let due = now().plus_millis(lead);
-    preload(client, options, tasks, "herd", move |_| Some(due), None).await?;
-    anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for fewer tasks");
+    let lead = PreloadLead::of_herd(tasks);
+    preload(client, options, tasks, "herd", move |_| Some(lead.due), None).await?;
+    lead.check()?;
     let count = options.few_connections();
     let workers = PullWorkers::start(client, "herd", count, options.batch, tasks);
-    let began = Instant::now() + due.duration_from(now());
+    let began = Instant::now() + lead.due.duration_from(now());
     let seen = workers.join().await?;
     let seconds = seen.ended.duration_since(began).as_secs_f64();
     let mut report = BenchReport::new("herd");

@@ -23,6 +23,7 @@ mod http_head;
 mod idle;
 mod idle_priority;
 mod lateness;
+mod lead;
 mod machine;
 mod micro_instant;
 mod overload;
