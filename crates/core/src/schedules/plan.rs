@@ -33,6 +33,7 @@
 //!   the time zone database would put it elsewhere.
 
 mod planner;
+mod reason;
 
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ use crate::schedules::OccurrenceOutcome;
 use crate::time::Timestamp;
 
 pub use planner::{backfill, first, plan, resume, trigger, withdraw};
+pub use reason::OccurrenceReason;
 
 /// The most occurrences that one plan decides, and the most that wait, apart from backfills.
 pub const PLAN_MAX: usize = 1_000;
@@ -224,131 +226,6 @@ pub struct Covers {
     pub until: Timestamp,
     /// There are at least this many; the rest was not counted.
     pub at_least: u64,
-}
-
-/// Why an occurrence had its outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OccurrenceReason {
-    /// Fired: its time came.
-    OnTime,
-    /// Fired: its time had passed, and catch-up made up for it.
-    CaughtUp,
-    /// Fired: the task it waited for finished.
-    PreviousEnded,
-    /// Fired: it waited, and overlaps are allowed now.
-    OverlapAllowed,
-    /// Fired: a client triggered it.
-    Triggered,
-    /// Fired or buffered: a client asked for the instants of a past time.
-    Backfilled,
-    /// Buffered: the previous task is live.
-    WaitsForPrevious,
-    /// Buffered: the previous task was asked to stop.
-    WaitsForStop,
-    /// Skipped: the previous task was still live.
-    PreviousLive,
-    /// Skipped: another one waits already.
-    OneWaits,
-    /// Skipped: the buffer is full.
-    BufferFull,
-    /// Skipped: a later one took its place.
-    Superseded,
-    /// Skipped: the schedule was paused.
-    Paused,
-    /// Skipped: the limit of runs was reached while it waited.
-    RunsUsedUp,
-    /// Skipped: a client withdrew the backfill that it was part of.
-    Withdrawn,
-    /// Missed: late, and there is no catching up.
-    NoCatchUp,
-    /// Missed: further back than catching up goes.
-    OutsideWindow,
-    /// Coalesced: of the due instants only the last went through.
-    LeftToLast,
-}
-
-impl OccurrenceReason {
-    /// Every reason.
-    pub const ALL: [OccurrenceReason; 18] = [
-        OccurrenceReason::OnTime,
-        OccurrenceReason::CaughtUp,
-        OccurrenceReason::PreviousEnded,
-        OccurrenceReason::OverlapAllowed,
-        OccurrenceReason::Triggered,
-        OccurrenceReason::Backfilled,
-        OccurrenceReason::WaitsForPrevious,
-        OccurrenceReason::WaitsForStop,
-        OccurrenceReason::PreviousLive,
-        OccurrenceReason::OneWaits,
-        OccurrenceReason::BufferFull,
-        OccurrenceReason::Superseded,
-        OccurrenceReason::Paused,
-        OccurrenceReason::RunsUsedUp,
-        OccurrenceReason::Withdrawn,
-        OccurrenceReason::NoCatchUp,
-        OccurrenceReason::OutsideWindow,
-        OccurrenceReason::LeftToLast,
-    ];
-
-    /// The word in the store and on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            OccurrenceReason::OnTime => "on_time",
-            OccurrenceReason::CaughtUp => "caught_up",
-            OccurrenceReason::PreviousEnded => "previous_ended",
-            OccurrenceReason::OverlapAllowed => "overlap_allowed",
-            OccurrenceReason::Triggered => "triggered",
-            OccurrenceReason::Backfilled => "backfilled",
-            OccurrenceReason::WaitsForPrevious => "waits_for_previous",
-            OccurrenceReason::WaitsForStop => "waits_for_stop",
-            OccurrenceReason::PreviousLive => "previous_live",
-            OccurrenceReason::OneWaits => "one_waits",
-            OccurrenceReason::BufferFull => "buffer_full",
-            OccurrenceReason::Superseded => "superseded",
-            OccurrenceReason::Paused => "paused",
-            OccurrenceReason::RunsUsedUp => "runs_used_up",
-            OccurrenceReason::Withdrawn => "withdrawn",
-            OccurrenceReason::NoCatchUp => "no_catch_up",
-            OccurrenceReason::OutsideWindow => "outside_window",
-            OccurrenceReason::LeftToLast => "left_to_last",
-        }
-    }
-
-    /// The reason of this word.
-    pub fn from_name(name: &str) -> Option<OccurrenceReason> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
-    }
-
-    /// A sentence for people.
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            OccurrenceReason::OnTime => "Its time came.",
-            OccurrenceReason::CaughtUp => "Nobody was there at its time, and catchup made up for it.",
-            OccurrenceReason::PreviousEnded => "The task it waited for came to rest.",
-            OccurrenceReason::OverlapAllowed => {
-                "It waited for a task that is still live, and overlap_policy is allow_all now."
-            }
-            OccurrenceReason::Triggered => "Somebody asked for a run now.",
-            OccurrenceReason::Backfilled => "Somebody asked for the instants of a time that is past.",
-            OccurrenceReason::WaitsForPrevious => "A task of this schedule is still live; it runs after that.",
-            OccurrenceReason::WaitsForStop => "The live task of this schedule was asked to stop; it runs after that.",
-            OccurrenceReason::PreviousLive => "A task of this schedule was still live, and overlap_policy is skip.",
-            OccurrenceReason::OneWaits => "Another one waited already, and overlap_policy is buffer_one.",
-            OccurrenceReason::BufferFull => "As many waited already as may.",
-            OccurrenceReason::Superseded => "A later one took its place.",
-            OccurrenceReason::Paused => "The schedule was paused.",
-            OccurrenceReason::RunsUsedUp => "max_runs was reached before its turn came.",
-            OccurrenceReason::Withdrawn => "Somebody withdrew the backfill before its turn came.",
-            OccurrenceReason::NoCatchUp => "Nobody was there at its time, and catchup is none.",
-            OccurrenceReason::OutsideWindow => {
-                "Nobody was there at its time, and it was over before catchup_window_seconds."
-            }
-            OccurrenceReason::LeftToLast => {
-                "Nobody was there at its time; of those that were due only the last counts, and its own record says what became of it."
-            }
-        }
-    }
 }
 
 /// A backfill of more instants than [`BACKFILL_MAX`].

@@ -340,7 +340,7 @@ impl<'a> Planner<'a> {
             Origin::Manual => 0,
             _ => jitter_millis(self.id, occurrence.instant, self.spec.jitter_millis),
         };
-        let due_at = occurrence.instant.plus_millis(i64::try_from(jitter).unwrap_or(i64::MAX));
+        let due_at = occurrence.instant.plus_unsigned_millis(jitter);
         let execute_at = if waited { due_at.max(self.now) } else { due_at };
         self.busy = true;
         // A backfill is no run of the schedule.

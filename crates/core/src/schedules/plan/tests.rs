@@ -506,7 +506,7 @@ fn the_ends_of_time_are_no_problem() {
 
 #[test]
 fn every_word_is_read_back_and_no_two_are_alike() {
-    for reason in OccurrenceReason::ALL {
+    for reason in OccurrenceReason::ALL.iter().copied() {
         assert_eq!(OccurrenceReason::from_name(reason.as_str()), Some(reason));
         assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{}\"", reason.as_str()));
         assert!(reason.sentence().ends_with('.'));
