@@ -5,7 +5,6 @@
 //! it which instants fire. Invariant: [`Timing::next_after`] is total. For every instant it returns
 //! a later one or none, in bounded time, whatever the zone does to its clocks.
 
-mod civil;
 mod expression;
 mod interval;
 mod jitter;

@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod breakers;
 pub mod broker;
 pub mod callback;
+mod civil;
 pub mod clock;
 pub mod condition;
 pub mod coordinator;

@@ -486,7 +486,7 @@ impl Draft<'_> {
             || failure.policy.delay_millis(attempts, failure.random),
             |asked| asked.min(MAX_RETRY_AFTER_MILLIS),
         );
-        let due_at = retry.then(|| self.by.now.plus_millis(i64::try_from(delay).unwrap_or(i64::MAX)));
+        let due_at = retry.then(|| self.by.now.plus_unsigned_millis(delay));
         let attempts = uncounted.then(|| attempts.saturating_sub(1));
         ChangeFields { attempts, crashes: Some(crashes), due_at, ..self.step(to, step) }
     }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::civil::{self, Date};
+
 /// An instant in UTC, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
@@ -36,6 +38,12 @@ impl Timestamp {
     #[must_use]
     pub fn plus_millis(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis).min(Self::MAX.0))
+    }
+
+    /// This instant moved forward by `millis`, never past [`Timestamp::MAX`].
+    #[must_use]
+    pub fn plus_unsigned_millis(self, millis: u64) -> Self {
+        self.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX))
     }
 
     /// This instant moved forward by `duration`, never past [`Timestamp::MAX`].
@@ -68,8 +76,9 @@ impl Timestamp {
         let number = |range: std::ops::Range<usize>| text[range].iter().fold(0, |n, b| n * 10 + i64::from(b - b'0'));
         let (year, month, day) = (number(0..4), number(5..7), number(8..10));
         let (hour, minute, second) = (number(11..13), number(14..16), number(17..19));
+        let month = u32::try_from(month).expect("invariant: two digits");
         if !(1..=12).contains(&month)
-            || !(1..=days_in(year, month)).contains(&day)
+            || !(1..=i64::from(civil::days_in(year, month))).contains(&day)
             || hour > 23
             || minute > 59
             || second > 59
@@ -91,7 +100,7 @@ impl Timestamp {
             }
             _ => 0,
         };
-        let minutes = (days_before(year, month, day) * 24 + hour) * 60 + minute - offset;
+        let minutes = ((civil::first_of(year, month) + day - 1) * 24 + hour) * 60 + minute - offset;
         let millis = (minutes * 60 + second) * 1_000 + fraction + i64::from(rounded_up);
         if (Self::MIN.0..=Self::MAX.0).contains(&millis) { Ok(Self(millis)) } else { Err(TimeFault::OutOfRange) }
     }
@@ -108,24 +117,6 @@ pub fn signed_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The days of a month.
-const fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// The days from 1970 to a date, after H. Hinnant, in the proleptic Gregorian calendar.
-const fn days_before(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
 /// Why a text is not an instant we accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeFault {
@@ -140,26 +131,21 @@ pub enum TimeFault {
     OutOfRange,
 }
 
+/// An instant without fraction and offset, where 0 is any digit.
+const SHAPE: &[u8] = b"0000-00-00T00:00:00";
+
 /// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`. Of the values it checks the offset, a leap
 /// second and the year zero; the parser checks the others.
 fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
-    let digits = |range: std::ops::Range<usize>| {
-        text.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit)).then_some(()).ok_or(TimeFault::Shape)
+    let fits = |(byte, shape): (&u8, &u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        b'T' => byte.eq_ignore_ascii_case(&b'T'),
+        _ => byte == shape,
     };
-    let one_of =
-        |at: usize, set: &[u8]| text.get(at).is_some_and(|b| set.contains(b)).then_some(()).ok_or(TimeFault::Shape);
-    digits(0..4)?;
-    one_of(4, b"-")?;
-    digits(5..7)?;
-    one_of(7, b"-")?;
-    digits(8..10)?;
-    one_of(10, b"Tt")?;
-    digits(11..13)?;
-    one_of(13, b":")?;
-    digits(14..16)?;
-    one_of(16, b":")?;
-    digits(17..19)?;
-    let mut rest = &text[19..];
+    if text.len() < SHAPE.len() || !text.iter().zip(SHAPE).all(fits) {
+        return Err(TimeFault::Shape);
+    }
+    let mut rest = &text[SHAPE.len()..];
     if let Some(fraction) = rest.strip_prefix(b".") {
         let count = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
         if !(1..=9).contains(&count) {
@@ -189,20 +175,15 @@ struct TimestampText([u8; 24]);
 
 impl TimestampText {
     fn of(at: Timestamp) -> Self {
-        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar. An instant
-        // outside the accepted years is written as the nearest inside.
+        // An instant outside the accepted years is written as the nearest inside.
         let at = at.clamp(Timestamp::MIN, Timestamp::MAX);
         let (days, ms) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
-        let shifted = days + 719_468;
-        let (era, doe) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-        let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
-        let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-        let mp = (5 * doy + 2) / 153;
-        let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-        let year = yoe + era * 400 + i64::from(month <= 2);
+        let Date { year, month, day } = civil::date_of(days);
         let (hour, minute, second, milli) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000);
         let mut text = *b"0000-00-00T00:00:00.000Z";
-        for (number, end) in [(year, 4), (month, 7), (day, 10), (hour, 13), (minute, 16), (second, 19), (milli, 23)] {
+        for (number, end) in
+            [(year, 4), (month.into(), 7), (day.into(), 10), (hour, 13), (minute, 16), (second, 19), (milli, 23)]
+        {
             digits(&mut text[..end], number);
         }
         Self(text)

@@ -51,7 +51,7 @@ impl When {
         match self {
             When::Now => now,
             When::At(at) => at,
-            When::DelayMillis(millis) => now.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX)),
+            When::DelayMillis(millis) => now.plus_unsigned_millis(millis),
         }
     }
 }

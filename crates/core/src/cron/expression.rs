@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::civil::{self, DAY};
+use crate::civil::{self, DAY};
 use days::Days;
 pub use error::CronError;
 

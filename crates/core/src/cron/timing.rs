@@ -15,9 +15,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::civil::DAY;
 use super::zone::Stretch;
 use super::{CronExpression, Interval, Zone};
+use crate::civil::DAY;
 use crate::time::Timestamp;
 
 /// No instant of a schedule is before 0001-01-01T00:00:00Z.

@@ -105,7 +105,7 @@ fn first_instant(schedule: &UpcomingSchedule, now: Timestamp) -> Option<Timestam
 fn due_at(schedule: &UpcomingSchedule, at: Timestamp) -> Timestamp {
     match schedule.spec.jitter_millis {
         0 => at,
-        most => at.plus_millis(i64::try_from(jitter_millis(schedule.id, at, most)).unwrap_or(i64::MAX)),
+        most => at.plus_unsigned_millis(jitter_millis(schedule.id, at, most)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which days of a month match the two day fields of an expression, as one bit mask for a month.
 
-use crate::cron::civil;
+use crate::civil;
 
 /// Saturday, as the day of a week that begins with Sunday.
 const SATURDAY: u32 = 6;

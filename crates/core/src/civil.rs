@@ -5,20 +5,20 @@
 //! it were UTC.
 
 /// Seconds of a day.
-pub(super) const DAY: i64 = 86_400;
+pub(crate) const DAY: i64 = 86_400;
 
 /// A date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Date {
-    pub(super) year: i64,
+pub(crate) struct Date {
+    pub(crate) year: i64,
     /// 1 to 12.
-    pub(super) month: u32,
+    pub(crate) month: u32,
     /// 1 to 31.
-    pub(super) day: u32,
+    pub(crate) day: u32,
 }
 
 /// The date of a day, after H. Hinnant.
-pub(super) fn date_of(day: i64) -> Date {
+pub(crate) fn date_of(day: i64) -> Date {
     let shifted = day + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -33,7 +33,7 @@ pub(super) fn date_of(day: i64) -> Date {
 }
 
 /// The day of the first of a month.
-pub(super) fn first_of(year: i64, month: u32) -> i64 {
+pub(crate) fn first_of(year: i64, month: u32) -> i64 {
     let month = i64::from(month);
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -42,7 +42,7 @@ pub(super) fn first_of(year: i64, month: u32) -> i64 {
 }
 
 /// How many days a month has.
-pub(super) fn days_in(year: i64, month: u32) -> u32 {
+pub(crate) fn days_in(year: i64, month: u32) -> u32 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
         2 => 28,
@@ -52,7 +52,7 @@ pub(super) fn days_in(year: i64, month: u32) -> u32 {
 }
 
 /// The weekday of a day: 0 is Sunday.
-pub(super) fn weekday(day: i64) -> u32 {
+pub(crate) fn weekday(day: i64) -> u32 {
     // 1970 began on a Thursday.
     small((day + 4).rem_euclid(7))
 }
