@@ -1,43 +1,43 @@
-//! Circuit breakers: what fails nearly always is left alone, and tried once in a while.
+//! The port of circuit breakers, which stop the dispatch to targets that nearly always fail.
 //!
 //! A breaker stands over a webhook target of a tenant, or over everything of a tenant, pull workers
-//! included. Nodes count how runs end and tell the store ([`Breakers::record_counts`]); whoever
-//! sees by all counts together ([`window`]) that nearly everything fails opens the breaker. While
-//! it is open no node takes what is under it, except for a *probe*: one task, by a permission that
-//! one node is given at a time. When that run succeeds the breaker closes; when it fails that costs
-//! its task no attempt (`Failure::is_under_breaker`).
+//! included. Nodes count how runs end and report the counts ([`Breakers::record_counts`]). A node
+//! that sees nearly every run of all nodes fail ([`window`]) opens the breaker. While it is open,
+//! nodes claim nothing under it except a *probe*: one task, by a permission that one node is given
+//! at a time. If that run succeeds the breaker closes. If it fails, its attempt is not counted
+//! (`Failure::is_under_breaker`).
 //!
-//! An open breaker is a row, a closed one is none. Nothing here is needed to get a task right: what
-//! is lost (counts of a node that dies, a probe that never ends) costs time and nothing else.
+//! An open breaker is a row; a closed breaker has none. Tasks stay correct without breakers: lost
+//! counts of a dead node, or a probe that never ends, cost only time.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::breakers`, stamped for every
 //! implementation.
 //!
 //! - `counts_of_nodes_are_added_together`: by key, over the slots from an instant on.
-//! - `counts_that_are_reported_again_replace_the_first`: a node tells all it has counted in a slot, so
-//!   that an answer that was lost does no harm.
-//! - `counts_of_open_breakers_are_not_listed`: they have been judged.
+//! - `counts_that_are_reported_again_replace_the_first`: a node reports everything it has counted
+//!   in a slot, so a lost answer does no harm.
+//! - `counts_of_open_breakers_are_not_listed`: they have opened it already.
 //! - `old_counts_are_pruned`: those of slots before an instant, and no others.
-//! - `opening_succeeds_once`: of however many that try; the first's facts stay.
+//! - `opening_succeeds_once`: however many try. The facts of the first stay.
 //! - `breakers_are_listed_in_order`: by tenant and target, page by page; a tenant's own first.
-//! - `the_breaker_over_a_target_is_found`: its own, or else the tenant's; another tenant's as
-//!   little as another target's.
-//! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask; the next
-//!   one's time comes later.
-//! - `a_permission_can_be_returned`: by whom it was given to, until the next one is given.
+//! - `the_breaker_over_a_target_is_found`: its own, or else the tenant's; never that of another
+//!   tenant or target.
+//! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask. The time
+//!   of the next probe is later.
+//! - `a_permission_can_be_returned`: by the node that got it, until the next one is given.
 //! - `only_its_probes_close_a_breaker`: the run of a task that was named, and only once.
-//! - `an_overtaken_probe_still_counts`: it closes the breaker, or fails, as the last one
-//!   does; of more than a bound the first and the last ones.
-//! - `a_failed_probe_leaves_it_open`: and ends the probe; the last one's error is told with the
-//!   breaker, until it closes.
-//! - `a_probe_that_is_given_back_does_not_count`: another may be made as soon as is said, unless it was
-//!   already.
-//! - `closing_forgets_the_counts`: of its target; of a tenant's breaker those of all its targets.
+//! - `an_overtaken_probe_still_counts`: it closes the breaker, or fails, as the last probe does. Of
+//!   too many the oldest and the newest are remembered.
+//! - `a_failed_probe_leaves_it_open`: and ends the probe. The breaker shows the error of the last
+//!   one until it closes.
+//! - `a_probe_that_is_given_back_does_not_count`: another may be made at the time that the caller
+//!   names, unless one was made already.
+//! - `closing_forgets_the_counts`: those of its target, or of all targets for a tenant's breaker.
 //! - `a_reset_closes_any_breaker`: and says whether there was one.
 //! - `breakers_outlive_the_process`: open ones, with the time of their next probe.
 //!
-//! Every await may be dropped; the call then has happened or not, and nothing stays locked.
+//! Every await may be dropped: the call has then happened or not, and nothing stays locked.
 
 pub mod window;
 
@@ -48,12 +48,12 @@ use crate::lane::{LaneKey, Route};
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
-/// What a breaker stands over.
+/// The target or tenant that a breaker stands over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BreakerKey {
-    /// Whose tasks.
+    /// The tenant of the tasks.
     pub tenant: String,
-    /// To which target (`scheme://host:port`); empty: everything of the tenant.
+    /// Their target (`scheme://host:port`); empty for everything of the tenant.
     pub target: String,
 }
 
@@ -74,7 +74,7 @@ impl BreakerKey {
     }
 }
 
-/// The target of a lane as keys name it: empty for one that is pulled.
+/// The target of a lane as keys name it; empty for a pull lane.
 pub fn target_of(lane: &LaneKey) -> &str {
     match &lane.route {
         Route::Pull => "",
@@ -82,7 +82,7 @@ pub fn target_of(lane: &LaneKey) -> &str {
     }
 }
 
-/// How many runs ended how.
+/// How many runs succeeded and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     /// They succeeded.
@@ -104,12 +104,12 @@ impl Runs {
     }
 }
 
-/// All that a node has counted of a key in a slot of the window.
+/// The runs that a node has counted for a key in one slot of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotCounts {
-    /// Of what. With an empty target: of pull workers, and of targets at which nothing failed.
+    /// The key. An empty target stands for pull workers and for targets without failures.
     pub key: BreakerKey,
-    /// The begin of the slot.
+    /// When the slot begins.
     pub slot_at: Timestamp,
     /// The runs.
     pub runs: Runs,
@@ -130,20 +130,20 @@ pub struct OpenBreaker {
     pub reason: String,
     /// Whether a probe is under way.
     pub half_open: bool,
-    /// The task that is the probe, once it is known.
+    /// The task that is the probe, once it was named.
     pub probe: Option<TaskId>,
-    /// Probes before it that have not ended as far as is known, the latest first.
+    /// Earlier probes that are not known to have ended, the latest first.
     pub overtaken: Vec<TaskId>,
     /// How the last probe failed, if one has.
     pub last_probe: Option<FailedProbe>,
 }
 
 impl OpenBreaker {
-    /// Probes that the next one has overtaken that are kept in mind.
+    /// The maximum number of overtaken probes that are remembered.
     pub const OVERTAKEN_MAX: usize = 16;
 
-    /// The probe is overtaken by the next one. Of too many the one in the middle is forgotten: the
-    /// first will end first, and if it never does the last ones are there.
+    /// Makes room for the next probe. Of too many overtaken probes it forgets the middle one: the
+    /// oldest probably ends first, and if it never does the newest are there.
     pub fn overtake(&mut self) {
         self.overtaken.splice(..0, self.probe.take());
         if self.overtaken.len() > Self::OVERTAKEN_MAX {
@@ -151,7 +151,7 @@ impl OpenBreaker {
         }
     }
 
-    /// Whether a task is its probe, or one that was overtaken.
+    /// Whether a task is its probe or an overtaken one.
     pub fn is_probe(&self, task: TaskId) -> bool {
         self.probe == Some(task) || self.overtaken.contains(&task)
     }
@@ -160,18 +160,17 @@ impl OpenBreaker {
 /// A probe that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedProbe {
-    /// When that was seen.
+    /// When its failure was settled.
     pub at: Timestamp,
-    /// What went wrong, in the words of its run.
+    /// The error of its run.
     pub error: String,
 }
 
 impl FailedProbe {
-    /// Bytes of the error that are kept.
+    /// The maximum number of bytes of the error.
     pub const ERROR_MAX_BYTES: usize = 500;
 
-    /// One that failed so; the error is cut to its bound, and has nothing in it that a store could
-    /// not keep.
+    /// A failed probe. The error is cut to its bound, and control characters become blanks.
     pub fn new(at: Timestamp, error: &str) -> Self {
         let mut kept = String::new();
         for c in error.chars().map(|c| if c.is_control() { ' ' } else { c }) {
@@ -184,51 +183,51 @@ impl FailedProbe {
     }
 }
 
-/// What happens to an open breaker.
+/// An event that may change an open breaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BreakerEvent {
-    /// A node asks to make a probe: changed when it may.
+    /// A node asks to make a probe. `Changed` permits it.
     RequestProbe {
         /// When it asks.
         now: Timestamp,
-        /// When the next probe is made, at the earliest.
+        /// The earliest time of the next probe.
         next: Timestamp,
     },
     /// The probe that was permitted with `next` is this task.
     NameProbe {
-        /// Names the permission.
+        /// Identifies the permission.
         next: Timestamp,
         /// The task.
         task: TaskId,
     },
     /// There was no task for the probe that was permitted with `next`.
     NoProbe {
-        /// Names the permission.
+        /// Identifies the permission.
         next: Timestamp,
         /// When another probe may be made.
         again_at: Timestamp,
     },
-    /// The run of a task succeeded: if it is a probe, the breaker closes.
+    /// The run of a task succeeded. If it is a probe, the breaker closes.
     Succeeded(TaskId),
-    /// The run of a task failed: if it is a probe, the probe has ended.
+    /// The run of a task failed. If it is a probe, the probe has ended.
     Failed(TaskId, FailedProbe),
-    /// A task was given back and was not run: if it is a probe, the probe has ended.
+    /// A task was given back without a run. If it is a probe, the probe has ended.
     GivenBack {
         /// The task.
         task: TaskId,
-        /// When another probe may be made, if it was the last one and none would be made before.
+        /// When another probe may be made at the latest, if it was the last one.
         again_at: Timestamp,
     },
-    /// An operator closes the breaker, or nothing is under it any more.
+    /// An operator closes the breaker, or no task is under it any more.
     Reset,
 }
 
-/// What an event did to a breaker.
+/// The effect of an event on a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerChange {
     /// The breaker is not open.
     NotOpen,
-    /// The event says nothing to this breaker: it stays as it is.
+    /// The event does not concern this breaker, which stays as it is.
     Kept,
     /// It is open and has changed.
     Changed,
@@ -237,8 +236,8 @@ pub enum BreakerChange {
 }
 
 impl OpenBreaker {
-    /// Changes the breaker by an event. The only place that decides what an event does; a store
-    /// writes the outcome.
+    /// Changes the breaker by an event. Only this function decides what an event does; a store
+    /// writes the result.
     pub fn change(&mut self, event: &BreakerEvent) -> BreakerChange {
         let (is_probe, is_last) = match event {
             BreakerEvent::Succeeded(task) | BreakerEvent::Failed(task, _) | BreakerEvent::GivenBack { task, .. } => {
@@ -274,7 +273,7 @@ impl OpenBreaker {
         BreakerChange::Changed
     }
 
-    /// A probe has ended; the breaker is half open for as long as the last one has not.
+    /// Ends a probe. The breaker stays half open until its last probe has ended.
     fn end_probe(&mut self, task: TaskId) {
         if self.probe == Some(task) {
             (self.probe, self.half_open) = (None, false);
@@ -283,29 +282,28 @@ impl OpenBreaker {
     }
 }
 
-/// Open breakers, and what they are judged by (see the module's contract).
+/// Open breakers and the counts that open them (see the module's contract).
 #[async_trait]
 pub trait Breakers: Send + Sync {
-    /// Records what a node has counted, in place of what it recorded of the same keys and slots
-    /// before.
+    /// Records what a node has counted, and replaces its earlier counts of the same keys and slots.
     async fn record_counts(&self, node: NodeId, counts: Vec<SlotCounts>) -> Result<(), StoreError>;
 
-    /// The runs of every key that has counts in slots from `since` on and no open breaker, in
-    /// order.
+    /// Sums the runs of every key without an open breaker over the slots from `since` on, in the
+    /// order of keys.
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(BreakerKey, Runs)>, StoreError>;
 
-    /// Opens a breaker; false when it is open already.
+    /// Opens a breaker. False if it is open already.
     async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError>;
 
-    /// The open breakers in the order of their keys, strictly after `after`.
+    /// Lists the open breakers in the order of their keys, strictly after `after`.
     async fn list_breakers(&self, after: Option<BreakerKey>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError>;
 
-    /// The open breaker over tasks of a tenant to a target (empty: tasks that are pulled): the
-    /// target's own, or else the tenant's.
+    /// Reads the open breaker over a target of a tenant: the target's own, or else the tenant's. An
+    /// empty target stands for pull tasks.
     async fn breaker_over(&self, tenant: &str, target: &str) -> Result<Option<OpenBreaker>, StoreError>;
 
-    /// Changes a breaker by an event ([`OpenBreaker::change`]), whoever else changes it at the same
-    /// time. Closing also removes its counts.
+    /// Changes a breaker by an event ([`OpenBreaker::change`]), in one transaction. Closing also
+    /// removes its counts.
     async fn change_breaker(&self, key: &BreakerKey, event: BreakerEvent) -> Result<BreakerChange, StoreError>;
 }
 

@@ -1,8 +1,8 @@
 //! The port of the broker, which carries messages from the dispatcher to the workers.
 //!
-//! A message names a task and the version it was queued at; it never carries the payload, and a
-//! broker knows neither time nor state. Messages may be delivered twice or not at all. The store's
-//! version check makes the first harmless, and the reaper the second.
+//! A message names a task and the version it was queued at. It never carries the payload, and a
+//! broker knows neither time nor state. Messages may be delivered twice or not at all: the store's
+//! version check handles the first, and the reaper the second.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::broker`.
@@ -10,8 +10,7 @@
 //! - `publish_reaches_a_subscriber`: a published message is delivered once to one subscriber of its
 //!   pool.
 //! - `pools_are_apart`: a subscriber gets messages of its own pool only.
-//! - `urgent_first`: among waiting messages of a tenant the higher priority is delivered first, and
-//!   within a priority in order.
+//! - `urgent_first`: the waiting messages of a tenant are delivered by priority, then in order.
 //! - `prefetch_bounds_what_is_unacknowledged`: a subscription never has more than `prefetch`
 //!   unacknowledged deliveries.
 //! - `unacknowledged_is_delivered_again`: when a subscription or a delivery is dropped without
@@ -29,18 +28,18 @@ use crate::ids::TaskId;
 /// The pool of workers that push webhooks.
 pub const WEBHOOK_POOL: &str = "webhook";
 
-/// Why a broker refused.
+/// Why a call of the broker failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// It is at its capacity; publish again when there is room.
+    /// It is at its capacity. Publish again when there is room.
     #[error("the broker is full")]
     Full,
-    /// It cannot be reached or was closed. Whether it took the message is not known.
+    /// It cannot be reached or was closed. Whether it accepted the message is not known.
     #[error("the broker is unavailable: {0}")]
     Unavailable(String),
 }
 
-/// A notice that a task waits for a worker.
+/// The notice that a task is queued for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The task.
@@ -57,32 +56,32 @@ pub struct Message {
     pub target: String,
 }
 
-/// Carries messages (see the module's contract).
+/// Carries messages from the dispatcher to the workers (see the module's contract).
 #[async_trait]
 pub trait Broker: Send + Sync {
     /// Publishes messages; returns once the broker has confirmed them all.
     async fn publish(&self, messages: Vec<Message>) -> Result<(), BrokerError>;
 
-    /// Begins to consume a pool, with at most `prefetch` unacknowledged deliveries at a time.
+    /// Subscribes to a pool, with at most `prefetch` unacknowledged deliveries at a time.
     async fn subscribe(&self, pool: &str, prefetch: usize) -> Result<Box<dyn Subscription>, BrokerError>;
 
-    /// How many messages wait in a pool, without those that are delivered.
+    /// The number of messages that wait in a pool, without the delivered ones.
     async fn depth(&self, pool: &str) -> Result<usize, BrokerError>;
 
-    /// How many more messages a pool takes now.
+    /// How many more messages a pool accepts now.
     async fn room(&self, pool: &str) -> Result<usize, BrokerError>;
 
-    /// Returns once a pool takes more messages, or may do so: the caller checks `room` again.
+    /// Returns once a pool may accept more messages. The caller checks `room` again.
     async fn wait_for_room(&self, pool: &str);
 
-    /// Stops taking and delivering messages.
+    /// Stops accepting and delivering messages.
     async fn close(&self);
 }
 
 /// A stream of deliveries.
 #[async_trait]
 pub trait Subscription: Send {
-    /// The next delivery; none when the broker was closed. Dropping the future loses nothing.
+    /// The next delivery; none once the broker is closed. Dropping the future loses nothing.
     async fn recv(&mut self) -> Option<Delivery>;
 }
 

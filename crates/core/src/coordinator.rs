@@ -1,16 +1,16 @@
-//! The coordinator: who leads, and who owns which partition.
+//! The port of the coordinator: who leads, and who owns which partition.
 //!
-//! A lease and the ownership of a partition are the same thing: a right of one node for a limited
-//! time, with a term that only grows. Every store serves this port; it is apart from the others so
-//! that another service can serve it instead. The elector and the owner of partitions call it.
+//! A lease and the ownership of a partition are alike: a right of one node for a limited time, with
+//! a term that only grows. Every store serves this port, and another service could serve it
+//! instead. The elector and the loop that owns partitions call it.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::coordinator`.
 //!
-//! - `one_holder_at_a_time`: a lease that is held and not expired is refused to others.
-//! - `terms_grow`: each new holder gets a term greater than all before, also after a restart of the
+//! - `one_holder_at_a_time`: a lease that is held and not expired is refused to other nodes.
+//! - `terms_grow`: each new holder gets a term greater than all before, even after a restart of the
 //!   store.
-//! - `renew_keeps_the_term`: and fails for whoever does not hold the lease any more.
+//! - `renew_keeps_the_term`: and fails for a node that no longer holds the lease.
 //! - `an_expired_lease_is_free`: by the coordinator's clock.
 //! - `release_frees_at_once`: and only the holder's own term can be released.
 //! - `every_node_can_read_the_holder`: while it holds the lease.
@@ -18,7 +18,7 @@
 //! Partitions (see [`partitions`](crate::partitions)) are tested in `testkit::partitions`:
 //!
 //! - `a_lone_node_owns_everything`: at once.
-//! - `a_newcomer_gets_its_share`: after both have taken their shares; nothing else changes hands.
+//! - `a_newcomer_gets_its_share`: after both have taken their shares. Nothing else changes hands.
 //! - `partitions_of_a_silent_node_are_taken`: once its ownership has run out, by the store's clock.
 //! - `a_leaving_node_frees_what_it_owned`: at once.
 //! - `terms_grow_with_every_new_owner`: and stay with the same one.
@@ -33,40 +33,40 @@ use crate::store::StoreError;
 /// The name of the leader's lease.
 pub const LEADER: &str = "leader";
 
-/// A lease that somebody holds.
+/// A lease that a node holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderLease {
-    /// What it is a lease of.
+    /// The name of the right.
     pub name: String,
-    /// Who holds it.
+    /// The node that holds it.
     pub holder: NodeId,
-    /// Its term: greater than that of any holder before.
+    /// Its term, greater than that of any earlier holder.
     pub term: u64,
 }
 
 /// Gives out named leases and partitions (see the module's contract).
 #[async_trait]
 pub trait Coordinator: Send + Sync {
-    /// Takes the lease if it is free, for `ttl_millis`.
+    /// Acquires the lease for `ttl_millis`, if it is free.
     async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<LeaderLease>, StoreError>;
 
-    /// Holds on to the lease for another `ttl_millis`. False: it is lost.
+    /// Renews the lease for `ttl_millis` from now. False if it is lost.
     async fn renew(&self, lease: &LeaderLease, ttl_millis: u64) -> Result<bool, StoreError>;
 
-    /// Who holds the lease now, if anybody does.
+    /// Reads who holds the lease now.
     async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError>;
 
-    /// Gives the lease up.
+    /// Releases the lease.
     async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError>;
 
-    /// Brings a node to its share of `count` partitions, in one transaction: it is a member from
-    /// now on for `ttl_millis`, renews what it owns, gives up what is more than its share, and
-    /// takes what is free up to it. Returns what it owns then.
+    /// Brings a node to its share of `count` partitions, in one transaction. It becomes a member
+    /// for `ttl_millis`, renews the partitions that it owns, gives up those beyond its share, and
+    /// takes free ones up to its share. Returns those that it owns then.
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError>;
 
-    /// Ends the membership of a node: it owns nothing any more.
+    /// Ends the membership of a node and frees its partitions.
     async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
 
-    /// Every partition that was ever owned, by number.
+    /// Lists every partition that was ever owned, by number.
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError>;
 }

@@ -1,33 +1,33 @@
-//! The port through which it is told what will be due in which minute: waiting tasks, as they are
-//! counted in the transactions that write them, and the schedules that will fire ([`instants()`]).
-//! `GET /v1/forecast` asks it.
+//! The forecast: how many tasks will be due in which minute.
 //!
-//! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant in a later minute
-//! than the one that lasts adds one to the minute of that instant; one that ceases to wait, while
-//! that minute is still later than the one that lasts, takes one away. Time only goes on, so that
-//! whatever is taken away was added. What is due within the minute never touches a count, and
-//! neither does a claim, which takes only what is due.
+//! Half of the port [`Insight`](crate::insight::Insight); `GET /v1/forecast` reads it. Waiting
+//! tasks are counted in the transactions that write them. The instants of schedules are computed
+//! ([`instants()`]).
+//!
+//! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant after the current
+//! minute adds one to the minute of that instant. A task that stops waiting subtracts one, if that
+//! minute is still after the current one. Time only goes forward, so nothing is subtracted that was
+//! not added. A task that is due within the current minute never touches a count, and neither does
+//! a claim, which takes only due tasks.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::forecast`.
 //!
-//! - `a_waiting_task_counts_in_the_minute_it_is_due`: however it was submitted, alone or among
-//!   many.
+//! - `a_waiting_task_counts_in_the_minute_it_is_due`: whether it was submitted alone or in a batch.
 //! - `tasks_due_within_this_minute_are_not_counted`: to the millisecond.
-//! - `tasks_that_no_longer_wait_are_not_counted`: cancelled, failed or taken out of the way.
-//! - `an_edit_moves_a_task_to_its_new_minute`: earlier, later, or to now; an edit of something else
+//! - `tasks_that_no_longer_wait_are_not_counted`: cancelled, failed or quarantined.
+//! - `an_edit_moves_a_task_to_its_new_minute`: earlier, later, or to now. An edit of another field
 //!   moves nothing.
-//! - `a_retry_counts_where_it_is_due`: and so does what is given back for later.
+//! - `a_retry_counts_where_it_is_due`: and so does a task that is given back for later.
 //! - `a_blocked_task_counts_from_its_release_on`: by the instant at which it is due then.
-//! - `a_task_without_its_turn_counts_by_its_due_instant`: whoever is before it.
-//! - `a_dead_letter_counts_again_when_it_waits_again`: it is due at once when it is driven, and
-//!   later when it is retried.
-//! - `a_replayed_task_is_counted_once`: its second submission waits for nothing.
-//! - `tenants_are_counted_apart`: and a range is of its minutes, the first included and the last
-//!   not.
+//! - `a_task_without_its_turn_counts_by_its_due_instant`: however many are before it.
+//! - `a_dead_letter_counts_again_when_it_waits_again`: a re-drive is due at once, and a later retry
+//!   counts.
+//! - `a_replayed_task_is_counted_once`: its second submission adds nothing.
+//! - `tenants_are_counted_apart`: and a range includes its first minute but not its last.
 //! - `counts_outlive_the_process`: they are as durable as the tasks.
-//! - `schedules_that_will_fire_are_listed_page_by_page`: by name, those that are not paused and have
-//!   a next instant, with how many of their runs wait; what a backfill put there is none of those.
+//! - `schedules_that_will_fire_are_listed_page_by_page`: by name, those that are not paused and
+//!   have a next instant, with how many of their runs wait. Backfills are not among those runs.
 
 mod instants;
 
@@ -35,7 +35,7 @@ use crate::time::Timestamp;
 
 pub use instants::{Instants, UpcomingSchedule, Window, instants};
 
-/// How long a minute is.
+/// The length of a minute.
 const MILLIS: i64 = 60_000;
 
 /// A minute of UTC, by its number since 1970.
@@ -63,19 +63,19 @@ impl Minute {
         Timestamp::from_millis(self.0.saturating_mul(MILLIS))
     }
 
-    /// The one so many minutes later.
+    /// The minute this many minutes later.
     #[must_use]
     pub const fn plus(self, minutes: i64) -> Self {
         Self(self.0.saturating_add(minutes))
     }
 }
 
-/// Some schedules that will fire.
+/// A page of schedules that will fire.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpcomingPage {
-    /// Those that can be read; one that cannot stops no other.
+    /// The schedules of the page. One that cannot be read is left out.
     pub schedules: Vec<UpcomingSchedule>,
-    /// The name behind which the next page begins; none at the end.
+    /// The name after which the next page begins; none at the end.
     pub next: Option<String>,
 }
 

@@ -1,8 +1,7 @@
 //! The port of reads that explain: what keeps a task from being claimed, and what will be due.
 //!
-//! The API calls it to answer people. Nothing that decides anything calls it, so an answer may be a
-//! moment old. Its contract is in [`obstacles`](crate::obstacles) and
-//! [`forecast`](crate::forecast).
+//! The API calls it to answer people. Nothing decides by it, so an answer may be slightly out of
+//! date. Its contract is in [`obstacles`](crate::obstacles) and [`forecast`](crate::forecast).
 
 use async_trait::async_trait;
 
@@ -15,29 +14,30 @@ use crate::task::Task;
 /// Explains what waits and what will be due (see the module's contract).
 #[async_trait]
 pub trait Insight: Send + Sync {
-    /// Whom a task waits for: the first `first` of them, and how many.
+    /// The tasks that a task waits for: the first `first` of them, and how many there are.
     async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError>;
 
-    /// Whose turn it is among the tasks of the key of a task that waits or is blocked; none: it has
-    /// no key, or is neither. At most `most` are counted.
+    /// The turn at the ordering key of a task that waits or is blocked. None if the task has no key
+    /// or does not wait. At most `most` tasks are counted.
     async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError>;
 
-    /// How many due tasks of its queue go before a task, where waiting for `aging_millis` counts as
-    /// one priority more, up to the highest; zero: it does not count. At most `most` are counted.
+    /// How many due tasks of its queue go before a task. Each `aging_millis` of waiting raises a
+    /// task's priority by one, up to the highest; zero turns that off. At most `most` tasks are
+    /// counted.
     async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError>;
 
-    /// The bucket of a queue with a rate limit, if anybody has taken from it.
+    /// The bucket of a queue with a rate limit; none before its first claim.
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError>;
 
-    /// The pull workers of a tenant that hold tasks; at most `most` leases are looked at, of all
-    /// tenants.
+    /// The pull workers of a tenant that hold tasks. At most `most` leases, of all tenants, are
+    /// read.
     async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError>;
 
-    /// The minutes from `from` to before `to` in which waiting tasks of a tenant are due, in order,
-    /// and how many. The minute that lasts and those before it are not counted.
+    /// How many waiting tasks of a tenant are due in each minute from `from` to before `to`, in
+    /// order. The current minute and those before it have no counts.
     async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError>;
 
-    /// The schedules of a tenant that will fire, by name, strictly after `after`.
+    /// Lists the schedules of a tenant that will fire, by name, strictly after `after`.
     async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError>;
 
     /// How many schedules of a tenant will fire.

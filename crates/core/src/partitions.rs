@@ -1,13 +1,12 @@
 //! Partitions: which scheduler node dispatches which queues.
 //!
-//! Every queue of a tenant belongs to one of a fixed number of partitions, by a hash that
-//! never changes; every partition has at most one owner, for a term. The owner dispatches
-//! what is pushed to webhooks in the queues of its partitions. Pull workers are served by the
-//! node they ask, whoever owns what they take. Ownership only keeps nodes from doing the same
-//! work: what a task's row says decides, so two owners for a moment would do no harm.
+//! Every queue of a tenant belongs to one of a fixed number of partitions, by a hash that never
+//! changes. Every partition has at most one owner, for a term. The owner dispatches the webhooks of
+//! its queues. Pull workers are served by the node they poll, whatever it owns. Ownership only
+//! avoids double work: the task's row decides, so two owners for a moment do no harm.
 //!
-//! The port is [`Coordinator`](crate::coordinator::Coordinator). What a node gives up and takes is
-//! decided here, by [`rebalance`].
+//! The port is [`Coordinator`](crate::coordinator::Coordinator). [`rebalance`] decides which
+//! partitions a node gives up and takes.
 
 use std::collections::BTreeMap;
 
@@ -43,32 +42,32 @@ impl Partition {
     }
 }
 
-/// A partition and who owns it.
+/// A partition and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ownership {
     /// The partition.
     pub partition: Partition,
     /// Its owner, until `expires_at`.
     pub owner: Option<NodeId>,
-    /// The owner's term: greater than that of any owner before.
+    /// The owner's term, greater than that of any earlier owner.
     pub term: u64,
     /// When the ownership runs out unless it is renewed.
     pub expires_at: Timestamp,
 }
 
 impl Ownership {
-    /// Whose it is at `now`.
+    /// Its owner at `now`.
     pub fn owner_at(&self, now: Timestamp) -> Option<NodeId> {
         self.owner.filter(|_| self.expires_at > now)
     }
 }
 
-/// What `node` changes of `owned` (every partition, by number) at `now` to come to its share: the
-/// rows that change. `members` are the nodes that take part, this one among them.
+/// Brings `node` to its share at `now`: the rows of `owned` (every partition, by number) that
+/// change. `members` are the nodes that take part, including this one.
 ///
-/// A node's share is the count divided by the members; the first members, by their numbers, take
-/// one of the rest each. Nothing moves but what is over somebody's share, and that only by its
-/// owner giving it up.
+/// A node's share is the count divided by the members; the first members, by their ids, take one of
+/// the remainder each. Only partitions beyond a node's share move, and only their owner gives them
+/// up.
 pub fn rebalance(
     node: NodeId,
     owned: &[Ownership],

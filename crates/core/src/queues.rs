@@ -1,55 +1,55 @@
-//! Queues: what each is set to, how much of it may run, and whether anything may at all.
+//! The port of queues: their settings, their limits and their pauses.
 //!
-//! A queue exists from its first use and is set to nothing then. Whoever sets it or pauses it
-//! does so in the store, so that every node goes by it: a claim looks at the limits of its
-//! lanes' queues in its own transaction. Nothing is counted apart: how many run is how many
-//! tasks are `QUEUED` or `RUNNING`, so that no crash can leak a place.
+//! A queue exists from its first use, without settings. Settings and pauses are in the store, so
+//! every node follows them: a claim reads the limits of its lanes' queues in its own transaction.
+//! There is no separate counter of running tasks. The number of tasks that are `QUEUED` or
+//! `RUNNING` is the count, so no crash can leak a slot.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::queues`.
 //!
-//! - `put_replaces_the_settings`: what was set before is gone, every change makes the version grow,
-//!   and a pause stays.
-//! - `an_unchanged_queue_is_not_written`: a setting or an end of a pause that changes nothing
-//!   leaves the version.
+//! - `put_replaces_the_settings`: nothing remains of earlier settings. Every change raises the
+//!   version, and a pause stays.
+//! - `an_unchanged_queue_is_not_written`: settings or a resumption that change nothing leave the
+//!   version.
 //! - `settings_and_pauses_outlive_the_process`: they are durable when the call returns.
-//! - `a_queue_exists_from_its_first_use`: it is told from its first task, setting or pause on, and
+//! - `a_queue_exists_from_its_first_use`: it is shown from its first task, setting or pause on, and
 //!   not before.
-//! - `a_removed_queue_is_shown_while_it_has_tasks`: it is set to nothing and not paused, its
+//! - `a_removed_queue_is_shown_while_it_has_tasks`: it has neither settings nor a pause, its
 //!   version grows, and the next setting or pause brings it back.
-//! - `a_change_may_need_a_version`: otherwise nothing changes, and the queue as it is told; one
-//!   that is not told is at none.
-//! - `queues_are_listed_by_name_with_their_live_tasks`: page by page, and each with its tasks by
-//!   state.
-//! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue is nobody else's.
+//! - `a_change_may_need_a_version`: otherwise nothing changes, and the answer is the queue as it
+//!   is. A queue that is not shown has no version.
+//! - `queues_are_listed_by_name_with_their_live_tasks`: page by page, each with its tasks by state.
+//! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue affects no other
+//!   tenant.
 //! - `special_lists_every_queue_that_is_set_or_paused`: of all tenants.
-//! - `a_paused_queue_gives_nothing`: a claim takes of the others, and is told which lanes were held
-//!   back, and until when.
-//! - `a_pause_ends_by_itself`: from its end on the queue gives again, without anybody's doing.
-//! - `a_pause_holds_for_claims_under_way`: when the call has returned, no claim takes anything any
-//!   more, one that was under way as little as a later one.
+//! - `a_paused_queue_gives_nothing`: a claim takes from the others, and its answer names the lanes
+//!   that were held back, and until when.
+//! - `a_pause_ends_by_itself`: from its end on tasks are claimed again, without a call.
+//! - `a_pause_holds_for_claims_under_way`: once the call returns no claim takes anything, including
+//!   claims already in progress.
 //! - `no_more_run_at_once_than_the_limit`: in all lanes of the queue together, however many claim
 //!   at once.
 //! - `a_slot_is_free_again_however_its_task_leaves`: completed, failed, given back, taken back or
 //!   cancelled.
-//! - `a_lowered_limit_holds_for_later_claims`: what runs goes on, and nothing is taken until there is
-//!   a place below it.
-//! - `no_more_are_taken_than_there_are_tokens`: the burst at once, then as many as have come since,
-//!   and the claim is told when to come again.
+//! - `a_lowered_limit_holds_for_later_claims`: running tasks go on, and nothing is claimed until
+//!   fewer run than the limit.
+//! - `no_more_are_taken_than_there_are_tokens`: the burst at once, then as many as have flowed in.
+//!   The claim's answer says when the next claim is worthwhile.
 //! - `tokens_outlive_the_process`: a restart does not fill the bucket.
 //! - `insert_refuses_what_is_over_the_depth`: it answers
-//!   [`Inserted::QueueFull`](crate::store::Inserted::QueueFull) and stores nothing of that task,
-//!   its key as little; others of the batch are stored.
+//!   [`Inserted::QueueFull`](crate::store::Inserted::QueueFull) and stores neither the task nor its
+//!   key. Other tasks of the batch are stored.
 //! - `insert_is_bounded_by_the_depth_under_concurrency`: exactly as many are stored as there is
 //!   room for.
-//! - `insert_replays_a_task_of_a_full_queue`: a replay is told as ever.
-//! - `insert_refuses_an_unknown_dependency_before_a_full_queue`: a task that depends on one that is
-//!   not there is refused for that, and so are those of its batch that depend on it.
-//! - `a_queue_with_unreadable_settings_is_paused`: it alone, from the first time that the node
-//!   reads it. Its pause says so. Setting it again and resuming it ends the pause.
+//! - `insert_replays_a_task_of_a_full_queue`: a replay needs no room.
+//! - `insert_refuses_an_unknown_dependency_before_a_full_queue`: room would not help such a task.
+//!   The tasks of its batch that depend on it are refused in the same way.
+//! - `a_queue_with_unreadable_settings_is_paused`: it alone, from the first time that a node reads
+//!   it. Its pause says so. Setting it again and resuming it ends the pause.
 //! - `limit_changes_name_freed_slots`: a hint for dispatchers whose claims were limited.
 //!
-//! Every await may be dropped; the call then has happened or not, and nothing stays locked.
+//! Every await may be dropped: the call has then happened or not, and nothing stays locked.
 
 mod rate;
 
@@ -64,52 +64,52 @@ use crate::time::Timestamp;
 
 pub use rate::{Bucket, RateLimit, TokenFlow};
 
-/// The bounds of settings, as the API holds them.
+/// The bounds of settings, which the API enforces.
 pub mod limits {
-    /// The greatest `max_concurrency`.
+    /// The maximum of `max_concurrency`.
     pub const CONCURRENCY: u32 = 1_000_000;
-    /// The greatest rate and the greatest burst.
+    /// The maximum of a rate and of a burst.
     pub const RATE: u32 = 1_000_000;
-    /// The least rate: one in about three hours.
+    /// The minimum of a rate: one task in about three hours.
     pub const RATE_MIN: f64 = 0.000_1;
-    /// The greatest `max_depth`.
+    /// The maximum of `max_depth`.
     pub const DEPTH: u64 = 1_000_000_000;
     /// The longest dispatch jitter: an hour.
     pub const JITTER_MILLIS: u64 = 3_600_000;
-    /// Characters of a pause's reason.
+    /// The maximum number of characters of a pause's reason.
     pub const REASON: usize = 1_024;
 }
 
-/// What a queue is set to. Nothing, at first.
+/// The settings of a queue. A new queue has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// At most so many of its tasks are `QUEUED` or `RUNNING` at once.
+    /// The maximum number of its tasks that are `QUEUED` or `RUNNING` at once.
     pub max_concurrency: Option<u32>,
     /// How fast its tasks may begin.
     pub rate_limit: Option<RateLimit>,
-    /// At most so many of its tasks may be live when another is submitted.
+    /// The maximum number of its live tasks; further submissions are refused.
     pub max_depth: Option<u64>,
-    /// How its tasks are retried that do not say it.
+    /// How its tasks are retried, unless they have their own policy.
     pub retry_policy: Option<RetryPolicy>,
-    /// How long one run of its tasks may take that do not say it.
+    /// How long one run of its tasks may take, unless they have their own timeout.
     pub timeout_millis: Option<u64>,
-    /// Each of its tasks becomes due up to so much later than it was asked for.
+    /// Each of its tasks becomes due up to this much after its `execute_at`.
     pub dispatch_jitter_millis: u64,
-    /// What becomes of the tasks behind a dead letter.
+    /// What happens to the tasks behind a dead letter.
     pub on_dead_letter: OnDeadLetter,
-    /// Where its tasks are pushed to that do not say it.
+    /// Where its tasks are pushed to, unless they have their own callback.
     pub callback: Option<Callback>,
 }
 
 impl Settings {
-    /// Whether a claim has to look at the queue.
+    /// Whether claims are limited.
     pub fn limits_claims(&self) -> bool {
         self.max_concurrency.is_some() || self.rate_limit.is_some()
     }
 }
 
-/// What becomes of tasks with the ordering key of a dead letter, and of those that depend on it.
+/// What happens to tasks with the ordering key of a dead letter, and to its dependents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadLetter {
@@ -133,26 +133,26 @@ pub struct Pause {
     pub until: Option<Timestamp>,
 }
 
-/// A queue that is set to something, or paused; or only used.
+/// A queue: its settings and its pause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: String,
     /// Its name.
     pub name: String,
-    /// What it is set to.
+    /// Its settings.
     pub settings: Settings,
-    /// The last pause that was not ended by anybody; it may be over.
+    /// The last pause that no client has ended. It may be over by its own end.
     pub pause: Option<Pause>,
     /// How often it was set, paused, resumed or removed.
     pub version: u64,
-    /// Whether it was removed, and not set or paused since: it is told only while something is in
-    /// it.
+    /// Whether it was removed, and not set or paused since. Then it is shown only while it has live
+    /// tasks.
     pub removed: bool,
 }
 
 impl Queue {
-    /// One that nobody has set.
+    /// A queue without settings.
     pub fn unset(tenant: &str, name: &str) -> Self {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
         Self { tenant, name, settings: Settings::default(), pause: None, version: 0, removed: false }
@@ -163,7 +163,7 @@ impl Queue {
         self.pause.as_ref().filter(|pause| pause.until.is_none_or(|until| until > now))
     }
 
-    /// Whether a claim has to look at it.
+    /// Whether claims are limited, or stopped by a pause that may be over.
     pub fn limits_claims(&self) -> bool {
         self.settings.limits_claims() || self.pause.is_some()
     }
@@ -172,11 +172,11 @@ impl Queue {
 /// The live tasks of a queue, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
-    /// Waiting for others.
+    /// Waiting for the tasks they depend on.
     pub blocked: u64,
-    /// Waiting for their time, or for a claimant.
+    /// Waiting for their time or for a claimant.
     pub pending: u64,
-    /// Claimed and on their way.
+    /// Claimed and dispatched.
     pub queued: u64,
     /// With a worker.
     pub running: u64,
@@ -203,56 +203,56 @@ pub struct QueueWithCounts {
     pub live: LiveCounts,
 }
 
-/// What is changed of a queue.
+/// A change of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueChange {
-    /// It is set to this, whatever it was set to before; and paused or resumed, if that is said.
+    /// Replaces the settings. With a switch it also pauses or resumes the queue.
     Put(Settings, Option<Switch>),
-    /// It is paused, also if it was: for this reason and until this end from now on.
+    /// Pauses it, and replaces the reason and the end of an earlier pause.
     Pause(Pause),
-    /// It goes on.
+    /// Ends the pause.
     Resume,
-    /// It is set to nothing, not paused, and not told while nothing is in it.
+    /// Removes the settings and the pause. The queue is shown only while it has live tasks.
     Remove,
 }
 
-/// Whether a queue that is set is paused then.
+/// What replacing the settings does to the pause.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Switch {
-    /// It is, like this unless it is paused already: a pause keeps its reason and its end.
+    /// Pauses the queue. An existing pause keeps its reason and its end.
     On(Pause),
-    /// It is not, from this instant on.
+    /// Ends the pause at this instant.
     Off(Timestamp),
 }
 
 impl Switch {
-    /// Whether the queue is so already.
+    /// Whether it changes nothing.
     fn is_so(&self, queue: &Queue) -> bool {
         match self {
             Switch::On(pause) => queue.paused(pause.since).is_some(),
-            // One that is over by itself is none that anybody sees.
+            // Clients do not see a pause that is over.
             Switch::Off(now) => queue.paused(*now).is_none(),
         }
     }
 }
 
-/// What becomes of a change of a queue, as both stores decide it.
+/// The decision about a change of a queue, the same for both stores.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueDecision {
-    /// Nothing is written. This is the answer.
+    /// Nothing is written, and this is the answer.
     Answer(Changed),
     /// This queue is written.
     Write {
         /// The queue after the change.
         queue: Queue,
-        /// Whether it no longer holds the tasks behind its dead letters.
+        /// Whether it stops holding the tasks behind its dead letters.
         releases_held: bool,
     },
 }
 
 impl QueueChange {
-    /// Decides what becomes of a queue. `stored` is its row, if it has one. `shown` is what callers
-    /// see of it: a queue that was removed is shown only while it has live tasks.
+    /// Decides about the change. `stored` is the queue's row, if it has one. `shown` is what
+    /// callers see of it: a queue that was removed is shown only while it has live tasks.
     pub fn decide(
         self,
         (tenant, name): (&str, &str),
@@ -266,14 +266,14 @@ impl QueueChange {
         if let Some(queue) = shown.filter(|queue| self.is_done(queue)) {
             return QueueDecision::Answer(Changed::Done(queue));
         }
-        // The version of a removed queue goes on.
+        // A removed queue keeps its version, so that versions only grow.
         let before = stored.unwrap_or_else(|| Queue::unset(tenant, name));
         let held = before.settings.on_dead_letter == OnDeadLetter::Hold;
         let queue = self.apply(before);
         QueueDecision::Write { releases_held: held && queue.settings.on_dead_letter != OnDeadLetter::Hold, queue }
     }
 
-    /// Whether it would leave a queue that is told as it is, so that nothing is to be written.
+    /// Whether it would leave a shown queue as it is, so that nothing is written.
     pub fn is_done(&self, queue: &Queue) -> bool {
         match self {
             QueueChange::Put(settings, switch) => {
@@ -305,28 +305,28 @@ impl QueueChange {
     }
 }
 
-/// What became of a change that needed a version.
+/// The result of a change with a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {
-    /// It is written, or was so already; the queue as it is then.
+    /// The queue after the change.
     Done(Queue),
-    /// The queue is at another version, and as it was; none: it is not told, and matches nothing.
+    /// The condition does not hold: the unchanged queue; none if it is not shown.
     AtAnother(Option<Queue>),
 }
 
-/// What may have happened since it was asked last. Hints: they may be lost, and may be wrong.
+/// What may have changed since the last call. These are hints: they may be lost or wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitChanges {
-    /// A queue was set, paused or resumed.
+    /// Whether a queue was set, paused or resumed.
     pub changed: bool,
-    /// Places came free in these queues: tenants and names.
+    /// The queues (tenant and name) in which slots came free.
     pub freed: Vec<(String, String)>,
 }
 
-/// What queues are set to (see the module's contract).
+/// The settings and pauses of queues (see the module's contract).
 #[async_trait]
 pub trait Queues: Send + Sync {
-    /// Changes a queue; answers what it is then.
+    /// Changes a queue. Returns it as it is then.
     async fn change_queue(&self, tenant: &str, name: &str, change: QueueChange) -> Result<Queue, StoreError> {
         self.change_queue_at(tenant, name, &Condition::default(), change).await.map(|changed| match changed {
             Changed::Done(queue) | Changed::AtAnother(Some(queue)) => queue,
@@ -334,7 +334,7 @@ pub trait Queues: Send + Sync {
         })
     }
 
-    /// Changes a queue of which the condition holds. One that is used and that nobody has set is at
+    /// Changes a queue if the condition holds. A queue that is used and was never set is at version
     /// 0.
     async fn change_queue_at(
         &self,
@@ -344,10 +344,10 @@ pub trait Queues: Send + Sync {
         change: QueueChange,
     ) -> Result<Changed, StoreError>;
 
-    /// A queue that exists.
+    /// Reads a queue.
     async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError>;
 
-    /// The queues of a tenant by name, strictly after `after`.
+    /// Lists the queues of a tenant by name, strictly after `after`.
     async fn queues(
         &self,
         tenant: &str,
@@ -355,10 +355,10 @@ pub trait Queues: Send + Sync {
         limit: usize,
     ) -> Result<Vec<QueueWithCounts>, StoreError>;
 
-    /// Every queue that was ever set or paused, of all tenants: what every node keeps in mind.
+    /// Lists every queue that was ever set or paused, of all tenants. Every node caches these.
     async fn special_queues(&self) -> Result<Vec<Queue>, StoreError>;
 
-    /// Waits until something has happened that whoever was held back wants to know.
+    /// Waits for a change that may let a limited claim continue.
     async fn wait_for_limit_changes(&self) -> LimitChanges;
 }
 

@@ -1,13 +1,12 @@
 //! The state machine: the one function that decides every state change.
 //!
-//! [`transition`] looks at where a task stands and at what happened, and makes the
-//! [`Change`] that a store applies as one conditional write. Nothing else makes a
-//! `Change`. What is not in its table is [`Illegal`], and leaves the task as it is.
+//! [`transition`] looks at where a task stands and at what happened, and makes the [`Change`] that
+//! a store applies as one conditional write. Nothing else makes a `Change`. What is not in its
+//! table is [`Illegal`], and leaves the task as it is.
 //!
-//! The fencing token of a run is the version its task had when the run began. While a
-//! run lasts nobody else changes the row, except to ask it to stop, so `version =
-//! token` is at once the lock against concurrent change and the fence against a late
-//! worker, and it can only grow.
+//! The fencing token of a run is the version its task had when the run began. While a run lasts
+//! nobody else changes the row, except to ask it to stop, so `version = token` is at once the lock
+//! against concurrent change and the fence against a late worker, and it can only grow.
 
 use std::ops::Deref;
 

@@ -1,5 +1,5 @@
-//! Instants as whole milliseconds since 1970 in UTC, durations in milliseconds, and the
-//! one text form of an instant: RFC 3339 with milliseconds and `Z`.
+//! Instants as whole milliseconds since 1970 in UTC, durations in milliseconds, and the one text
+//! form of an instant: RFC 3339 with milliseconds and `Z`.
 //!
 //! Input is strict RFC 3339: `T` (or `t`) between date and time, seconds present, an offset present
 //! (`Z`, `z` or `±hh:mm`), at most nine fraction digits, no leap second, years 0001 to 9999. Digits

@@ -1,24 +1,24 @@
 //! When a breaker opens, and what a node counts for that. Pure.
 //!
-//! The window has five slots and slides by one of them; every node's slots begin at the same
-//! instants of the store's clock, so that counts can be added together. A healthy system tells
-//! nothing: only of tenants at which something failed does a node tell what it has counted. And it
-//! tells what it has by now, not what came since it told last, so that telling twice does no harm.
+//! The window has five slots and slides by one of them. The slots of all nodes begin at the same
+//! instants of the store's clock, so their counts can be added together. A node reports counts only
+//! of tenants with failures, so a healthy system reports nothing. A report has the whole count of a
+//! slot, not the difference to the last report, so reporting twice does no harm.
 //!
-//! A breaker over a target opens by what happened at that target. One over a tenant opens by what
-//! happened everywhere else: targets whose own breaker is open, or is about to be, are not counted,
-//! and something must have failed with pull workers or at two targets at least. So one dead target,
-//! however many tasks it has, never stops its tenant.
+//! A breaker over a target opens by the runs at that target. A breaker over a tenant opens by its
+//! other runs: targets whose own breaker is open or opens now do not count, and there must be
+//! failures with pull workers or at two targets at least. So one dead target, however many tasks it
+//! has, never stops its tenant.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{BreakerKey, Runs, SlotCounts};
 use crate::time::Timestamp;
 
-/// The slots of a window.
+/// The number of slots in a window.
 pub const SLOTS: i64 = 5;
 
-/// Keys that a node counts at the most; runs at targets beyond are not counted.
+/// The maximum number of keys that a node counts. Runs of further targets are not counted.
 const KEYS_MAX: usize = 50_000;
 
 /// When a breaker opens.
@@ -26,9 +26,9 @@ const KEYS_MAX: usize = 50_000;
 pub struct BreakerRules {
     /// The length of the window.
     pub window_millis: i64,
-    /// With fewer runs in the window nothing opens.
+    /// The minimum number of runs in the window that can open a breaker.
     pub minimum: u64,
-    /// It opens when more than this percentage of the runs failed.
+    /// A breaker opens when more than this percentage of the runs failed.
     pub failure_percent: u64,
 }
 
@@ -39,12 +39,12 @@ impl BreakerRules {
         runs.all() >= self.minimum.max(1) && failed * 100 > all * u128::from(self.failure_percent)
     }
 
-    /// The begin of the slot that an instant is in.
+    /// When the slot of an instant begins.
     pub fn slot_at(self, now: Timestamp) -> Timestamp {
         Timestamp::from_millis(now.as_millis().div_euclid(self.slot_millis()) * self.slot_millis())
     }
 
-    /// The begin of the window that ends at an instant: that of its first slot.
+    /// When the window that ends at `now` begins: its first slot.
     pub fn since(self, now: Timestamp) -> Timestamp {
         self.slot_at(now).plus_millis(-self.slot_millis() * (SLOTS - 1))
     }
@@ -53,8 +53,8 @@ impl BreakerRules {
         (self.window_millis / SLOTS).max(1)
     }
 
-    /// The keys whose breakers the counts of all nodes open, and the runs that do. The counts are
-    /// those of keys without an open breaker.
+    /// The keys whose breakers open by the counts of all nodes, each with its runs. `counts` has
+    /// the keys without an open breaker.
     pub fn to_open(self, counts: &[(BreakerKey, Runs)]) -> Vec<(BreakerKey, Runs)> {
         let mut opening = Vec::new();
         let mut tenants: BTreeMap<&str, (Runs, usize)> = BTreeMap::new();
@@ -65,7 +65,7 @@ impl BreakerRules {
             }
             let (sum, failing) = tenants.entry(&key.tenant).or_default();
             *sum = sum.plus(*runs);
-            // What fails with pull workers has no other breaker, a single target has its own.
+            // Failures of pull workers have no other breaker; those of a single target have.
             *failing += if runs.failed == 0 { 0 } else { 1 + usize::from(key.is_of_tenant()) };
         }
         let whole = tenants.into_iter().filter(|(_, (runs, failing))| *failing > 1 && self.open(*runs));
@@ -74,29 +74,29 @@ impl BreakerRules {
     }
 }
 
-/// What a node has counted within the window.
+/// The runs that a node has counted within the window.
 #[derive(Debug)]
 pub struct Windows {
     rules: BreakerRules,
-    /// By tenant and target, then by the begin of a slot; what is pulled has an empty target.
+    /// By tenant, target (empty for pull tasks) and slot.
     tenants: HashMap<String, HashMap<String, BTreeMap<Timestamp, Runs>>>,
     keys: usize,
-    /// What the store has of it; none where an answer was not heard, and it may have anything.
+    /// The counts that the store has. None where a call was not answered: it may have either.
     reported: HashMap<(BreakerKey, Timestamp), Option<Runs>>,
 }
 
 impl Windows {
-    /// Nothing counted yet.
+    /// Empty windows.
     pub fn new(rules: BreakerRules) -> Self {
         Self { rules, tenants: HashMap::new(), keys: 0, reported: HashMap::new() }
     }
 
-    /// Whether nothing was counted within the window, nor is left to tell.
+    /// Whether nothing was counted within the window, and nothing is left to report.
     pub fn is_empty(&self) -> bool {
         self.tenants.is_empty() && self.reported.is_empty()
     }
 
-    /// Runs ended.
+    /// Counts runs that ended at `now`.
     pub fn add(&mut self, tenant: &str, target: &str, runs: Runs, now: Timestamp) {
         let slot_at = self.rules.slot_at(now);
         let known = self.tenants.get_mut(tenant).and_then(|targets| targets.get_mut(target));
@@ -112,7 +112,7 @@ impl Windows {
         *slot = slot.plus(runs);
     }
 
-    /// A breaker has closed: what led to it counts no more.
+    /// Forgets the counts under a breaker that has closed.
     pub fn forget(&mut self, key: &BreakerKey) {
         if key.is_of_tenant() {
             self.tenants.remove(&key.tenant);
@@ -122,9 +122,9 @@ impl Windows {
         self.count_keys();
     }
 
-    /// What is to be told at `now`: of every tenant at which something failed here, or at another
-    /// node as `known` in the store says. Targets with failures are told by themselves, the others
-    /// together with what is pulled.
+    /// The counts to report at `now`: of every tenant with a failure here, or at another node (a
+    /// key in `known`, which the store has). Targets with failures are reported each by itself, the
+    /// others together with the pull tasks, since there may be very many of them.
     pub fn to_report(&mut self, now: Timestamp, known: &BTreeSet<BreakerKey>) -> Vec<SlotCounts> {
         self.slide(now);
         let mut current: BTreeMap<(BreakerKey, Timestamp), Runs> = BTreeMap::new();
@@ -135,7 +135,6 @@ impl Windows {
             if known.is_empty() && !targets.values().any(fails) {
                 continue;
             }
-            // There may be very many that are well.
             let mut rest: BTreeMap<Timestamp, Runs> = BTreeMap::new();
             for (target, slots) in targets {
                 let is_reported_apart = !target.is_empty() && (fails(slots) || known.contains(target.as_str()));
@@ -150,16 +149,16 @@ impl Windows {
             }
             current.extend(rest.into_iter().map(|(slot_at, runs)| ((BreakerKey::of_tenant(tenant), slot_at), runs)));
         }
-        // What was told and is no more is told to be nothing, or it would count on.
-        let gone = self.reported.keys().filter(|place| !current.contains_key(place)).cloned();
-        let gone: Vec<_> = gone.map(|place| (place, Runs::default())).collect();
+        // Reported counts that are gone by now are reported as zero, or they would count on.
+        let gone = self.reported.keys().filter(|slot| !current.contains_key(slot)).cloned();
+        let gone: Vec<_> = gone.map(|slot| (slot, Runs::default())).collect();
         let all = current.into_iter().chain(gone);
-        let news: Vec<_> = all.filter(|(place, runs)| self.reported.get(place) != Some(&Some(*runs))).collect();
-        self.reported.extend(news.iter().map(|(place, _)| (place.clone(), None)));
+        let news: Vec<_> = all.filter(|(slot, runs)| self.reported.get(slot) != Some(&Some(*runs))).collect();
+        self.reported.extend(news.iter().map(|(slot, _)| (slot.clone(), None)));
         news.into_iter().map(|((key, slot_at), runs)| SlotCounts { key, slot_at, runs }).collect()
     }
 
-    /// This has been told, and that was heard.
+    /// Notes that the store has recorded these counts.
     pub fn confirm(&mut self, counts: Vec<SlotCounts>) {
         for SlotCounts { key, slot_at, runs } in counts {
             if runs == Runs::default() {
@@ -170,7 +169,7 @@ impl Windows {
         }
     }
 
-    /// Forgets what is before the window.
+    /// Forgets the slots before the window.
     fn slide(&mut self, now: Timestamp) {
         let since = self.rules.since(now);
         self.reported.retain(|(_, slot_at), _| *slot_at >= since);

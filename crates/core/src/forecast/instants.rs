@@ -1,8 +1,8 @@
 //! The instants of schedules, by the minute in which their tasks will be due. Pure.
 //!
-//! All schedules are followed at once, always the one whose next instant comes first. So when there
-//! are more instants than may be computed, the end of the window is missing, for all schedules
-//! alike, and not some of the schedules.
+//! All schedules are followed at once, always the one with the soonest instant. So if there are
+//! more instants than may be computed, the end of the window is missing for all schedules alike,
+//! and no schedule is missing.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -21,72 +21,71 @@ pub struct UpcomingSchedule {
     pub id: ScheduleId,
     /// What decides its instants.
     pub spec: Spec,
-    /// The first instant that is not decided.
+    /// The first undecided instant.
     pub next_run_at: Timestamp,
-    /// How many have fired.
+    /// How many instants have fired.
     pub run_count: u64,
-    /// How many wait that have a run reserved for them.
+    /// How many waiting occurrences have a run reserved.
     pub reserved: u64,
 }
 
-/// Which minutes are asked for.
+/// The minutes of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// When it is asked.
+    /// The current instant.
     pub now: Timestamp,
-    /// The first minute, later than the one that lasts.
+    /// The first minute; after the current one.
     pub from: Minute,
-    /// The first minute that is not asked for any more.
+    /// The first minute after the window.
     pub to: Minute,
 }
 
-/// What schedules will do.
+/// The instants of schedules within a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instants {
-    /// How many of their tasks will be due in which minute.
+    /// How many of their tasks will be due in each minute.
     pub minutes: BTreeMap<Minute, u64>,
-    /// The first minute that is not counted any more, if there were too many instants to count them
-    /// to the end.
+    /// The first minute without a count, if there were too many instants to reach the end.
     pub until: Option<Minute>,
 }
 
-/// Counts the instants of schedules in a window, `most` of them at the most. An instant counts in
-/// the minute in which it and its jitter fall; `ends_at` and `max_runs` hold, runs that wait having
-/// theirs reserved; a schedule that is paused has none, and what is overdue, of which catching up
-/// decides, is left out. What overlap policies will do is not foreseen: every instant counts.
-pub fn instants(schedules: &[UpcomingSchedule], window: &Window, most: usize) -> Instants {
+/// Counts the instants of schedules in a window, at most `max` of them. An instant counts in the
+/// minute of its due time, jitter included. `ends_at` and `max_runs` hold, where each waiting run
+/// has its own reserved. Paused schedules have no instants. Overdue instants are left out, since
+/// catch-up decides about them. Overlap policies are not foreseen: every instant counts.
+pub fn instants(schedules: &[UpcomingSchedule], window: &Window, max: usize) -> Instants {
     let end = window.to.begins();
     let mut left: Vec<u64> = schedules.iter().map(runs_left).collect();
-    let first = schedules.iter().enumerate().filter(|(place, _)| left[*place] > 0);
-    let first = first.filter_map(|(place, schedule)| Some(Reverse((first_instant(schedule, window.now)?, place))));
+    let first = schedules.iter().enumerate().filter(|(index, _)| left[*index] > 0);
+    let first = first.filter_map(|(index, schedule)| Some(Reverse((first_instant(schedule, window.now)?, index))));
     let mut next: BinaryHeap<Reverse<(Timestamp, usize)>> = first.filter(|Reverse((at, _))| *at < end).collect();
-    let (mut told, mut counted) = (Instants::default(), 0);
+    let (mut found, mut counted) = (Instants::default(), 0);
     while let Some(mut soonest) = next.peek_mut() {
-        let Reverse((at, place)) = *soonest;
-        if counted == most {
-            told.until = Some(Minute::of(at));
+        let Reverse((at, index)) = *soonest;
+        if counted == max {
+            found.until = Some(Minute::of(at));
             break;
         }
         counted += 1;
-        let schedule = &schedules[place];
+        let schedule = &schedules[index];
         let minute = Minute::of(due_at(schedule, at));
         if (window.from..window.to).contains(&minute) {
-            *told.minutes.entry(minute).or_default() += 1;
+            *found.minutes.entry(minute).or_default() += 1;
         }
-        left[place] -= 1;
-        let following = if left[place] == 0 { None } else { schedule.spec.timing.next_after(at) };
+        left[index] -= 1;
+        let following = if left[index] == 0 { None } else { schedule.spec.timing.next_after(at) };
         match following.filter(|at| *at < end) {
-            Some(following) => *soonest = Reverse((following, place)),
+            Some(following) => *soonest = Reverse((following, index)),
             None => drop(PeekMut::pop(soonest)),
         }
     }
-    if let Some(until) = told.until {
-        drop(told.minutes.split_off(&until));
+    if let Some(until) = found.until {
+        drop(found.minutes.split_off(&until));
     }
-    told
+    found
 }
 
-/// How often a schedule may run yet by its time.
+/// How many more instants of a schedule may fire.
 fn runs_left(schedule: &UpcomingSchedule) -> u64 {
     let spec = &schedule.spec;
     if spec.paused { 0 } else { spec.runs_left(schedule.run_count, schedule.reserved) }
@@ -105,7 +104,7 @@ fn first_instant(schedule: &UpcomingSchedule, now: Timestamp) -> Option<Timestam
 fn due_at(schedule: &UpcomingSchedule, at: Timestamp) -> Timestamp {
     match schedule.spec.jitter_millis {
         0 => at,
-        most => at.plus_unsigned_millis(jitter_millis(schedule.id, at, most)),
+        max => at.plus_unsigned_millis(jitter_millis(schedule.id, at, max)),
     }
 }
 

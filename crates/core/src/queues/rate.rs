@@ -14,7 +14,8 @@ use crate::time::Timestamp;
 /// How long tokens are kept beyond the burst, in seconds.
 const GRACE_SECONDS: f64 = 0.04;
 
-/// Claims that a queue at its rate limit gets in a second at most: each takes what has flowed in.
+/// The maximum number of claims in a second on a queue at its rate limit. Each takes the tokens
+/// that have flowed in.
 const CLAIMS_PER_SECOND_MAX: f64 = 100.0;
 
 /// The rounding error that sums of fractions may have.
@@ -23,16 +24,16 @@ const EPSILON: f64 = 1e-6;
 /// How fast tasks may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateLimit {
-    /// Tasks in a second.
+    /// The maximum number of tasks in a second.
     pub per_second: f64,
-    /// Tasks at once, after a while in which none began; at least one.
+    /// The maximum number of tasks at once after an idle time; at least one.
     pub burst: u32,
 }
 
 /// The tokens that are left: one for each task that may begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// How many, with a fraction; below zero after somebody took too many.
+    /// How many, with a fraction. Negative after a caller took too many.
     pub tokens: f64,
     /// The instant as of which this is true.
     pub refilled_at: Timestamp,
@@ -41,16 +42,16 @@ pub struct Bucket {
 /// How tokens flow into a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenFlow {
-    /// Tokens that flow in, in a second.
+    /// How many tokens flow in, in a second.
     pub per_second: f64,
-    /// Tokens that the bucket holds at most.
+    /// The maximum number of tokens in the bucket.
     pub capacity: f64,
-    /// Tokens that are worth coming for.
+    /// The number of tokens that make a claim worthwhile.
     pub portion: f64,
 }
 
 impl RateLimit {
-    /// A bucket that nobody has taken from.
+    /// A bucket from which nothing was taken.
     pub fn full(&self, now: Timestamp) -> Bucket {
         Bucket { tokens: f64::from(self.burst), refilled_at: now }
     }
@@ -85,7 +86,7 @@ impl TokenFlow {
         }
     }
 
-    /// When a bucket that has less holds a portion; at least a millisecond after its last refill.
+    /// When the bucket will hold a portion; at least a millisecond after its last refill.
     pub fn next(&self, bucket: Bucket) -> Timestamp {
         let missing = (self.portion - bucket.tokens).max(0.0);
         let millis = (missing / self.per_second * 1_000.0 - EPSILON).ceil();
@@ -102,7 +103,7 @@ impl Bucket {
         whole
     }
 
-    /// Takes tokens for so many tasks. A caller that takes too many makes later ones wait.
+    /// Takes a token for each task. A caller that takes too many makes later callers wait.
     #[must_use]
     pub fn take(self, tasks: usize) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "no claim takes as many as a double cannot count")]

@@ -4,9 +4,10 @@
 //! transaction. The API calls [`trigger`], [`backfill`], [`resume`] and [`withdraw`].
 //!
 //! An occurrence is (schedule, instant) and gets exactly one [`Decision`], or two if it has to
-//! wait: `WaitingOccurrence`, and later the final one. A plan decides at most [`PLAN_MAX`] instants, and as
-//! many that a later one supersedes. Of many instants that do not fire, the rest is one record, see
-//! [`Covers`]. So neither a long outage nor a clock in the year 2200 makes a plan long.
+//! wait: `WaitingOccurrence`, and later the final one. A plan decides at most [`PLAN_MAX`]
+//! instants, and as many that a later one supersedes. Of many instants that do not fire, the rest
+//! is one record, see [`Covers`]. So neither a long outage nor a clock in the year 2200 makes a
+//! plan long.
 //!
 //! A new decision (`waited` is false) is written only if its occurrence has no record yet. A
 //! decision about an occurrence that waited overwrites the record, as long as that says buffered.

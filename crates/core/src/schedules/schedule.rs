@@ -105,10 +105,11 @@ pub struct Progress {
 pub struct ScheduleSnapshot {
     /// The schedule.
     pub schedule: Schedule,
-    /// The occurrences that wait: the first [`PLAN_MAX`](super::plan::PLAN_MAX), in the order in which
-    /// they leave.
+    /// The occurrences that wait: the first [`PLAN_MAX`](super::plan::PLAN_MAX), in the order in
+    /// which they leave.
     pub buffered: Vec<WaitingOccurrence>,
-    /// Its tasks that are not known to have finished: the oldest [`PLAN_MAX`](super::plan::PLAN_MAX).
+    /// Its tasks that are not known to have finished: the oldest
+    /// [`PLAN_MAX`](super::plan::PLAN_MAX).
     pub watched: Vec<WatchedTask>,
     /// The waiting occurrences that were triggered under a key.
     pub promised: Vec<Promise>,

@@ -1,6 +1,5 @@
-//! `docs/states.md` is written by the machine itself:
-//! `UPDATE_DOCS=1 cargo test -p punctual-core states_md` rewrites it, and without that the
-//! committed file must be what would be written.
+//! `docs/states.md` is written by the machine itself: `UPDATE_DOCS=1 cargo test -p punctual-core
+//! states_md` rewrites it, and without that the committed file must be what would be written.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

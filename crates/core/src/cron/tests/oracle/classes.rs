@@ -1,9 +1,9 @@
 //! Classes of expressions. In braces: local times at a change of clocks, so that every change is
 //! hit.
 //!
-//! `lo` and `hi` bound what is left out or exists twice, `mid` is in its middle; each as
-//! `minute hour` (`{mid}`), or one of both (`{m:mid}`, `{h:mid}`). `{dom}`, `{mon}`, `{dow}` and
-//! `{nth}` are the date of `mid`.
+//! `lo` and `hi` bound what is left out or exists twice, `mid` is in its middle; each as `minute
+//! hour` (`{mid}`), or one of both (`{m:mid}`, `{h:mid}`). `{dom}`, `{mon}`, `{dow}` and `{nth}`
+//! are the date of `mid`.
 //!
 //! The example `next` measures with them too.
 
