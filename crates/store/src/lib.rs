@@ -18,7 +18,6 @@ mod limit_watch;
 mod limits;
 mod listing;
 pub mod migrations;
-mod obstacles;
 mod ordering;
 mod portable;
 pub mod postgres;

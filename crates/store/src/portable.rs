@@ -8,12 +8,16 @@
 //! Whatever needs locks, batches or the writer's memory is not here: see each store.
 
 pub(crate) mod breakers;
+pub(crate) mod forecast;
 pub(crate) mod leases;
 pub(crate) mod lists;
+pub(crate) mod obstacles;
 pub(crate) mod partitions;
 pub(crate) mod queues;
 pub(crate) mod registry;
+pub(crate) mod schedules;
 
+use punctual_core::time::Timestamp;
 use rusqlite::types::FromSql as FromSqlite;
 use tokio_postgres::types::{FromSql as FromPostgres, ToSql as ToPostgres};
 
@@ -54,6 +58,21 @@ pub(crate) trait Connection {
 pub(crate) trait Row {
     /// The column at this index.
     fn get<T: Column>(&self, index: usize) -> Result<T, Corrupt>;
+
+    /// The instant at this index.
+    fn instant(&self, index: usize) -> Result<Timestamp, Corrupt> {
+        self.get(index).map(Timestamp::from_millis)
+    }
+
+    /// The instant at this index, or none for NULL.
+    fn instant_if_any(&self, index: usize) -> Result<Option<Timestamp>, Corrupt> {
+        self.get::<Option<i64>>(index).map(|at| at.map(Timestamp::from_millis))
+    }
+
+    /// The count or version at this index.
+    fn number(&self, index: usize) -> Result<u64, Corrupt> {
+        self.get(index).map(i64::cast_unsigned)
+    }
 }
 
 /// What a connection fails with.
@@ -117,6 +136,14 @@ portable_statements! {
     BreakerGet,
     BreakerList,
     BreakerOpen,
+    BucketGet,
+    ChildBlockers,
+    EdgeFirst,
+    ForecastList,
+    ForecastSchedules,
+    ForecastSchedulesCount,
+    IdempotencyOwner,
+    LanesBefore,
     LeaseAcquire,
     LeaseGet,
     LeaseRelease,
@@ -125,16 +152,30 @@ portable_statements! {
     NodeList,
     NodeSaw,
     NodeSilent,
+    OccurrenceList,
     PartitionList,
     PartitionLock,
     PartitionMake,
     PartitionWrite,
     QueueCounts,
     QueueGet,
+    QueueLanes,
     QueueNames,
     QueuePut,
     QueueSpecial,
     QueueUsed,
+    ScheduleDue,
+    ScheduleGet,
+    ScheduleInsert,
+    ScheduleList,
+    ScheduleNamed,
+    ScheduleNextCheck,
+    ScheduleReplace,
+    TaskLanePlace,
+    TaskStandings,
+    TurnBefore,
+    TurnPlace,
+    WorkerHolds,
     WorkerList,
     WorkerSaw,
 }

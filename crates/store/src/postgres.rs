@@ -25,7 +25,6 @@ mod ledger;
 mod limits;
 mod list;
 mod migrator;
-mod obstacles;
 mod outbox;
 mod overdue;
 mod partitions;

@@ -30,7 +30,6 @@ mod leases;
 mod limits;
 mod list;
 mod list_source;
-mod obstacles;
 mod outbox;
 mod overdue;
 mod partitions;

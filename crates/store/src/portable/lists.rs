@@ -11,8 +11,8 @@ use crate::columns::names_column;
 
 type PostgresError = Box<dyn std::error::Error + Sync + Send>;
 
-/// The parameter of a statement that writes several rows: a JSON array of objects.
-/// PostgreSQL reads it with `json_to_recordset`, SQLite with `json_each`.
+/// The parameter of a statement that takes several rows: a JSON array of objects or arrays.
+/// PostgreSQL reads it with `json_to_recordset` or `json_array_elements`, SQLite with `json_each`.
 pub(crate) fn rows_column(rows: impl Iterator<Item = Value>) -> String {
     rows.collect::<Value>().to_string()
 }

@@ -1,26 +1,12 @@
-//! What will be due in which minute: the counts that every transaction keeps (see
-//! `forecast_tally.rs`), and the schedules that will fire.
+//! Writes how many tasks will be due by minute, as every transaction counts them (see
+//! `forecast_tally.rs`).
 
-use tokio_postgres::Row;
-
-use super::connection::Session;
+use super::connection::{Parameters, Session};
 use super::fault::Fault;
 use super::statements::Sql;
 use crate::forecast_tally::ForecastTally;
-use crate::schedule_columns::UpcomingColumns;
 
-pub(super) fn upcoming_columns(row: &Row) -> UpcomingColumns {
-    UpcomingColumns {
-        id: row.get(0),
-        name: row.get(1),
-        next_run_at: row.get(2),
-        run_count: row.get(3),
-        definition: row.get(4),
-        reserved: row.get(5),
-    }
-}
-
-/// How a transaction changed what will be due, as columns.
+/// How a transaction changes the forecast, as columns.
 #[derive(Default)]
 pub(crate) struct Minutes {
     lanes: Vec<i64>,
@@ -39,17 +25,13 @@ impl Minutes {
         minutes
     }
 
-    /// One statement, if there is anything.
+    /// Writes them, by one statement.
     pub(crate) async fn write(&self, session: &Session, slot: i32) -> Result<(), Fault> {
         if !self.lanes.is_empty() {
-            // The common way does not carry it along.
-            Box::pin(self.add(session, slot)).await?;
+            let parameters: Parameters<'_> = &[&self.lanes, &self.numbers, &self.tasks, &slot];
+            // Boxed: most transactions change nothing here and should not carry its future.
+            Box::pin(session.execute(Sql::ForecastAdd, parameters)).await?;
         }
-        Ok(())
-    }
-
-    async fn add(&self, session: &Session, slot: i32) -> Result<(), Fault> {
-        session.execute(Sql::ForecastAdd, &[&self.lanes, &self.numbers, &self.tasks, &slot]).await?;
         Ok(())
     }
 }

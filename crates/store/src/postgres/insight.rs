@@ -1,4 +1,5 @@
-//! Serves the port of reads that explain: each call reads what [`obstacles`] or the forecast has.
+//! Serves the port of reads that explain, on the shared connections.
+//! `portable/{obstacles,forecast}.rs` have the calls.
 
 use async_trait::async_trait;
 use punctual_core::forecast::{Minute, UpcomingPage};
@@ -7,59 +8,47 @@ use punctual_core::obstacles::{Blockers, Holders, TasksAhead, TurnStatus};
 use punctual_core::queues::Bucket;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
-use punctual_core::time::Timestamp;
-use tokio_postgres::Row;
 
-use super::connection::Session;
-use super::forecast::upcoming_columns;
-use super::statements::Sql;
-use super::{PostgresStore, obstacles};
-use crate::schedule_columns::upcoming_page;
+use super::PostgresStore;
+use crate::portable::{forecast, obstacles};
 
 #[async_trait]
 impl Insight for PostgresStore {
     async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError> {
-        self.reads().call(async |session| obstacles::blockers(session, task, first).await).await
+        let parents = &task.body.dependencies.ids;
+        self.reads().call(async |mut session| obstacles::blockers(&mut session, task.id, parents, first).await).await
     }
 
     async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError> {
-        self.reads().call(async |session| obstacles::key_turn(session, task.id, most).await).await
+        self.reads().call(async |mut session| obstacles::key_turn(&mut session, task.id, most).await).await
     }
 
     async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError> {
-        let (cursors, now) = (&self.writers().cursors, self.now());
+        let (aging, after) = ((aging_millis, self.now()), |lane| self.writers().cursors.place(lane));
         self.reads()
-            .call(async |session| obstacles::ahead(session, cursors, task, (aging_millis, now), most).await)
+            .call(async |mut session| obstacles::ahead(&mut session, (task.id, &task.lane), aging, most, after).await)
             .await
     }
 
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
-        let read = async |session: &Session| session.query(Sql::BucketGet, &[&tenant, &queue]).await;
-        let rows = self.reads().call(read).await?;
-        let bucket = |row: &Row| Bucket { tokens: row.get(0), refilled_at: Timestamp::from_millis(row.get(1)) };
-        Ok(rows.first().map(bucket))
+        self.reads().call(async |mut session| obstacles::bucket(&mut session, tenant, queue).await).await
     }
 
     async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError> {
         let now = self.now();
-        self.reads().call(async |session| obstacles::holders(session, tenant, now, most).await).await
+        self.reads().call(async |mut session| obstacles::holders(&mut session, tenant, now, most).await).await
     }
 
     async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError> {
-        let (from, to) = (from.number(), to.number());
-        let read = async |session: &Session| session.query(Sql::ForecastList, &[&tenant, &from, &to]).await;
-        let counted = |row: &Row| (Minute::numbered(row.get(0)), row.get::<_, i64>(1).cast_unsigned());
-        Ok(self.reads().call(read).await?.iter().map(counted).collect())
+        self.reads().call(async |mut session| forecast::waiting(&mut session, tenant, from, to).await).await
     }
 
     async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError> {
-        let (after, most) = (after.unwrap_or_default(), i64::try_from(limit).unwrap_or(i64::MAX));
-        let read = async |session: &Session| session.query(Sql::ForecastSchedules, &[&tenant, &after, &most]).await;
-        Ok(upcoming_page(self.reads().call(read).await?.iter().map(upcoming_columns).collect(), limit))
+        let after = after.as_deref();
+        self.reads().call(async |mut session| forecast::upcoming(&mut session, tenant, after, limit).await).await
     }
 
     async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError> {
-        let read = async |session: &Session| session.query(Sql::ForecastSchedulesCount, &[&tenant]).await;
-        Ok(self.reads().call(read).await?.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+        self.reads().call(async |mut session| forecast::upcoming_count(&mut session, tenant).await).await
     }
 }

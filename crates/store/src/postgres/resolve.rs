@@ -4,7 +4,7 @@
 mod parents;
 mod turns;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use punctual_core::lane::Lane;
@@ -79,12 +79,6 @@ async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLe
     let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
     let letter = |row: &Row| DeadLetterEnd::of(row::state(row, 1), row.get(2));
     Ok(rows.iter().map(|row| (row.get(0), letter(row))).collect())
-}
-
-/// The dead letters among these tasks whose queues hold the tasks behind them.
-pub(crate) async fn holding(session: &Session, ids: &[Uuid]) -> Result<HashSet<Uuid>, Fault> {
-    let known = letters(session, ids).await?;
-    Ok(known.into_iter().filter(|(_, letter)| letter.holds).map(|(id, _)| id).collect())
 }
 
 /// Reviews one page if a round is under way. Returns whether there are more pages.

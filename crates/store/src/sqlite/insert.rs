@@ -105,7 +105,7 @@ fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<
     if is_new == 1 {
         return Ok(None);
     }
-    let query = session.statements.get(Sql::IdempotencyGet)?;
+    let query = session.statements.get(Sql::IdempotencyOwner)?;
     let first = query
         .query_row((&task.lane.tenant, &idempotency.key), |row| {
             Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, [u8; 32]>(1)?))

@@ -1,4 +1,5 @@
-//! Serves the port of reads that explain: each call reads what [`obstacles`] or the forecast has.
+//! Serves the port of reads that explain, each call as one job of a reader.
+//! `portable/{obstacles,forecast}.rs` have the calls.
 
 use std::sync::Arc;
 
@@ -10,67 +11,57 @@ use punctual_core::queues::Bucket;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
 
-use super::forecast::{column, upcoming_columns};
+use super::SqliteStore;
 use super::session::Session;
-use super::statements::Sql;
-use super::{SqliteStore, obstacles};
-use crate::schedule_columns::upcoming_page;
+use crate::portable::{forecast, obstacles, ready};
 
 #[async_trait]
 impl Insight for SqliteStore {
     async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError> {
         let (child, parents) = (task.id, task.body.dependencies.ids.clone());
-        self.readers().call(move |session| obstacles::blockers(session, child, &parents, first)).await
+        self.readers().call(move |session| ready(obstacles::blockers(session, child, &parents, first))).await
     }
 
     async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError> {
         let id = task.id;
-        self.readers().call(move |session| obstacles::key_turn(session, id, most)).await
+        self.readers().call(move |session| ready(obstacles::key_turn(session, id, most))).await
     }
 
     async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError> {
         let (id, lane) = (task.id, Arc::clone(&task.lane));
-        self.readers().call(move |session| obstacles::ahead(session, id, &lane, aging_millis, most)).await
+        let work = move |session: &mut Session<'_>| {
+            let aging = (aging_millis, session.now());
+            ready(obstacles::ahead(session, (id, &lane), aging, most, |_| (i64::MIN, i64::MIN)))
+        };
+        self.readers().call(work).await
     }
 
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
         let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
-        self.readers().call(move |session| obstacles::bucket(session, &tenant, &queue)).await
+        self.readers().call(move |session| ready(obstacles::bucket(session, &tenant, &queue))).await
     }
 
     async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError> {
         let tenant = tenant.to_owned();
-        self.readers().call(move |session| obstacles::holders(session, &tenant, most)).await
+        let work = move |session: &mut Session<'_>| {
+            let now = session.now();
+            ready(obstacles::holders(session, &tenant, now, most))
+        };
+        self.readers().call(work).await
     }
 
     async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError> {
         let tenant = tenant.to_owned();
-        let work = move |session: &mut Session<'_>| {
-            let query = session.statements.get(Sql::ForecastList)?;
-            let rows = query.query_map((tenant, from.number(), to.number()), |row| {
-                Ok((Minute::numbered(row.get(0)?), row.get::<_, i64>(1)?.cast_unsigned()))
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        };
-        self.readers().call(work).await
+        self.readers().call(move |session| ready(forecast::waiting(session, &tenant, from, to))).await
     }
 
     async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError> {
         let tenant = tenant.to_owned();
-        let work = move |session: &mut Session<'_>| {
-            let query = session.statements.get(Sql::ForecastSchedules)?;
-            let rows = query.query_map((tenant, after.unwrap_or_default(), column(limit)), upcoming_columns)?;
-            Ok(upcoming_page(rows.collect::<Result<_, _>>()?, limit))
-        };
-        self.readers().call(work).await
+        self.readers().call(move |session| ready(forecast::upcoming(session, &tenant, after.as_deref(), limit))).await
     }
 
     async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError> {
         let tenant = tenant.to_owned();
-        let work = move |session: &mut Session<'_>| {
-            let query = session.statements.get(Sql::ForecastSchedulesCount)?;
-            Ok(query.query_row([tenant], |row| row.get::<_, i64>(0))?.cast_unsigned())
-        };
-        self.readers().call(work).await
+        self.readers().call(move |session| ready(forecast::upcoming_count(session, &tenant))).await
     }
 }

@@ -179,7 +179,7 @@ pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<
         return Ok(None);
     }
     let is_repeated = match &task.idempotency {
-        Some(idempotency) => session.statements.get(Sql::IdempotencyGet)?.exists((tenant, &idempotency.key))?,
+        Some(idempotency) => session.statements.get(Sql::IdempotencyOwner)?.exists((tenant, &idempotency.key))?,
         None => session.statements.get(Sql::IdGet)?.exists([task.id.uuid().as_bytes()])?,
     };
     Ok((!is_repeated).then(|| FullQueue { name: queue.clone(), max_depth }))

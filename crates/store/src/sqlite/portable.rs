@@ -3,7 +3,7 @@
 use std::future::ready;
 
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{ErrorCode, Statement};
+use rusqlite::{Rows, Statement, ffi};
 
 use super::fault::Fault;
 use super::session::Session;
@@ -31,9 +31,12 @@ impl Connection for Session<'_> {
 }
 
 fn query(session: &mut Session<'_>, sql: PortableSql, parameters: &[&dyn Parameter]) -> Result<Vec<Vec<Value>>, Fault> {
-    let statement = bound(session, sql, parameters)?;
-    let columns = statement.column_count();
-    let mut rows = statement.raw_query();
+    rows_of(bound(session, sql, parameters)?.raw_query())
+}
+
+/// The rows of a statement that runs.
+pub(super) fn rows_of(mut rows: Rows<'_>) -> Result<Vec<Vec<Value>>, Fault> {
+    let columns = rows.as_ref().map_or(0, |statement| statement.column_count());
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push((0..columns).map(|column| row.get(column)).collect::<Result<_, _>>()?);
@@ -77,6 +80,8 @@ impl From<Corrupt> for Fault {
 
 impl PortableFault for Fault {
     fn is_duplicate(&self) -> bool {
-        matches!(self, Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation))
+        let Fault::Sqlite(error) = self else { return false };
+        let code = error.sqlite_error().map(|error| error.extended_code);
+        matches!(code, Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY))
     }
 }

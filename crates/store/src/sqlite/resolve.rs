@@ -77,7 +77,7 @@ fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<DeadLetterEnd
 }
 
 /// Whether a task is a dead letter whose queue holds the tasks behind it.
-pub(crate) fn holds(session: &mut Session<'_>, seq: i64) -> Result<bool, Fault> {
+fn holds(session: &mut Session<'_>, seq: i64) -> Result<bool, Fault> {
     Ok(letter_of(session, seq)?.is_some_and(|letter| letter.holds))
 }
 

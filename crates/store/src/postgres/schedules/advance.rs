@@ -1,28 +1,28 @@
-//! What advances of schedules write, in one transaction: the records, the tasks, and where the
-//! schedules stand then.
+//! Writes advances of schedules in one transaction: the records, the tasks and the rows of the
+//! schedules.
 //!
-//! The schedules are locked first, those that are still at the revision their advances were decided
-//! by; of the others nothing is written. A record that cannot be written, since its instant has
-//! fired, takes its task along.
+//! It locks the schedules first that are still at the revision their advances were decided by, and
+//! writes nothing of the others. If a record cannot be written, since its instant has fired, its
+//! task is not written either.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::lane::Lane;
-use punctual_core::schedules::{Advance, Advanced, Record, Replaced};
+use punctual_core::schedules::{Advance, Advanced, Replaced};
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::replace;
-use crate::columns::{instant_column, number_column};
+use crate::columns::number_column;
+use crate::portable::schedules::replace;
 use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
 use crate::postgres::statements::Sql;
 use crate::postgres::writer::Writer;
 use crate::postgres::{insert, leases};
-use crate::schedule_columns::{RecordColumns, SwitchColumns};
+use crate::schedule_columns::{AdvanceColumns, RecordColumns};
 
 /// An instant of a schedule.
 type Key = (Uuid, i64);
@@ -33,10 +33,10 @@ pub(crate) struct LedAdvances {
     pub advances: Vec<Advance>,
 }
 
-/// Writes the advances of one call, each by itself; none if somebody else has held the lease since.
+/// Writes the advances of one call, each by itself; none if another node has held the lease since.
 pub(crate) async fn advance(writer: &mut Writer, calls: &[LedAdvances]) -> Result<Vec<Option<Vec<Advanced>>>, Fault> {
     let [LedAdvances { lease, advances }] = calls else { return Ok(Vec::new()) };
-    // What is known of lanes must be committed: they are made outside of the transaction.
+    // Lanes are made outside of the transaction: the writers' memory holds only committed ones.
     let lanes = writer.shared.lanes.resolve(&writer.session, tasks_of(advances).map(|(_, task)| &task.lane)).await?;
     match lease {
         Some(lease) => {
@@ -55,8 +55,8 @@ pub(crate) async fn advance(writer: &mut Writer, calls: &[LedAdvances]) -> Resul
     }
     let good: Vec<&Advance> = advances.iter().filter(|advance| locked.contains(&advance.id.uuid())).collect();
     let recorded = record(&writer.session, &good).await?;
-    give_keys_back(&writer.session, &good, &recorded).await?;
-    rest(&writer.session, &good).await?;
+    free_keys(&writer.session, &good, &recorded).await?;
+    unwatch(&writer.session, &good).await?;
     let of_good = good.iter().flat_map(|advance| tasks_of_one(advance));
     let made: Vec<(Key, &NewTask)> = of_good.filter(|(key, _)| recorded.contains(key)).collect();
     let tasks: Vec<NewTask> = made.iter().map(|(_, task)| (*task).clone()).collect();
@@ -101,8 +101,8 @@ async fn lock(session: &Session, advances: &[Advance]) -> Result<HashSet<Uuid>, 
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Makes the keys stand for what is asked for under them. An advance whose key stands for something
-/// else is lost.
+/// Makes the keys stand for the tasks of their triggers. An advance whose key stands for another
+/// task is lost.
 async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet<Uuid>) -> Result<(), Fault> {
     for advance in advances {
         let Some(trigger) = advance.trigger.as_ref().filter(|_| locked.contains(&advance.id.uuid())) else { continue };
@@ -117,7 +117,7 @@ async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet
 }
 
 /// Frees the keys of runs that are not recorded after all.
-async fn give_keys_back(session: &Session, advances: &[&Advance], recorded: &HashSet<Key>) -> Result<(), Fault> {
+async fn free_keys(session: &Session, advances: &[&Advance], recorded: &HashSet<Key>) -> Result<(), Fault> {
     for (advance, trigger) in advances.iter().filter_map(|advance| Some((advance, advance.trigger.as_ref()?))) {
         if !recorded.contains(&(advance.id.uuid(), trigger.instant.as_millis())) {
             let (tenant, key, task) =
@@ -128,13 +128,13 @@ async fn give_keys_back(session: &Session, advances: &[&Advance], recorded: &Has
     Ok(())
 }
 
-/// Writes the edits of schedules that are locked; gives what becomes of everything if one cannot be
-/// written.
+/// Writes the edits of locked schedules. If one cannot be written, returns the result of every
+/// advance.
 async fn edit(session: &Session, advances: &[Advance], locked: &HashSet<Uuid>) -> Result<Option<Advanced>, Fault> {
     let edited =
         advances.iter().filter_map(|advance| advance.edited.as_ref().filter(|_| locked.contains(&advance.id.uuid())));
     for schedule in edited {
-        match replace(session, schedule).await? {
+        match replace(&mut &*session, schedule).await? {
             Replaced::Done => {}
             Replaced::Lost => return Ok(Some(Advanced::Lost)),
             Replaced::NameTaken => return Ok(Some(Advanced::NameTaken)),
@@ -143,14 +143,14 @@ async fn edit(session: &Session, advances: &[Advance], locked: &HashSet<Uuid>) -
     Ok(None)
 }
 
-/// Writes the records; gives those that were written.
+/// Writes the records. Returns the ones that were written.
 async fn record(session: &Session, advances: &[&Advance]) -> Result<HashSet<Key>, Fault> {
     let mut written = HashSet::new();
     for (waited, sql) in [(true, Sql::OccurrenceSettle), (false, Sql::OccurrencePut)] {
-        let mut records: Vec<(Uuid, RecordColumns<'_>)> = Vec::new();
+        let mut records = Vec::new();
         for advance in advances {
             let wanted = advance.records.iter().filter(|record| record.waited == waited);
-            records.extend(wanted.map(|record| (advance.id.uuid(), RecordColumns::of(advance, record))));
+            records.extend(wanted.map(|record| RecordColumns::of(advance, record)));
         }
         if !records.is_empty() {
             written.extend(write_records(session, sql, &records).await?);
@@ -159,23 +159,19 @@ async fn record(session: &Session, advances: &[&Advance]) -> Result<HashSet<Key>
     Ok(written)
 }
 
-async fn write_records(session: &Session, sql: Sql, records: &[(Uuid, RecordColumns<'_>)]) -> Result<Vec<Key>, Fault> {
-    fn each<'a, T>(records: &[(Uuid, RecordColumns<'a>)], column: impl Fn(&RecordColumns<'a>) -> T) -> Vec<T> {
-        records.iter().map(|(_, record)| column(record)).collect()
-    }
-    let schedules: Vec<Uuid> = records.iter().map(|(schedule, _)| *schedule).collect();
+async fn write_records(session: &Session, sql: Sql, records: &[RecordColumns<'_>]) -> Result<Vec<Key>, Fault> {
     let rows = session
         .query(
             sql,
             &[
-                &schedules,
+                &each(records, |of| of.schedule),
                 &each(records, |of| of.instant),
                 &each(records, |of| of.decided_at),
                 &each(records, |of| of.task_id),
                 &each(records, |of| of.covers_until),
                 &each(records, |of| of.covers_at_least),
-                &each(records, |of| i16::from(of.origin)),
-                &each(records, |of| i16::from(of.outcome)),
+                &each(records, |of| of.origin),
+                &each(records, |of| of.outcome),
                 &each(records, |of| of.is_watched),
                 &each(records, |of| of.reason),
                 &each(records, |of| of.detail),
@@ -185,47 +181,48 @@ async fn write_records(session: &Session, sql: Sql, records: &[(Uuid, RecordColu
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// Those whose tasks have come to rest are not watched any more.
-async fn rest(session: &Session, advances: &[&Advance]) -> Result<(), Fault> {
+/// Stops watching the tasks that have finished.
+async fn unwatch(session: &Session, advances: &[&Advance]) -> Result<(), Fault> {
     let finished =
         advances.iter().flat_map(|advance| advance.finished.iter().map(|at| (advance.id.uuid(), at.as_millis())));
     let (schedules, instants): (Vec<Uuid>, Vec<i64>) = finished.unzip();
     if !schedules.is_empty() {
-        session.execute(Sql::OccurrenceRested, &[&schedules, &instants]).await?;
+        session.execute(Sql::OccurrenceFinished, &[&schedules, &instants]).await?;
     }
     Ok(())
 }
 
-/// Writes where the schedules stand now.
+/// Writes the new progress of the schedules.
 async fn update_schedules(session: &Session, advances: &[&Advance], recorded: &HashSet<Key>) -> Result<(), Fault> {
     if advances.is_empty() {
         return Ok(());
     }
-    let fired = |advance: &Advance| -> (i64, Option<i64>) {
-        let id = advance.id.uuid();
-        let is_written = |record: &&Record| recorded.contains(&(id, record.instant.as_millis()));
-        let runs = advance.records.iter().filter(is_written).filter(|record| record.is_run());
-        runs.fold((0, None), |(runs, last), record| (runs + 1, last.max(Some(record.instant.as_millis()))))
+    let columns = |&advance| {
+        AdvanceColumns::of(advance, |record| recorded.contains(&(advance.id.uuid(), record.instant.as_millis())))
     };
-    let (runs, last): (Vec<i64>, Vec<Option<i64>>) = advances.iter().map(|advance| fired(advance)).unzip();
-    let switches: Vec<SwitchColumns<'_>> = advances.iter().map(|advance| SwitchColumns::of(advance)).collect();
+    let rows: Vec<AdvanceColumns<'_>> = advances.iter().map(columns).collect();
     session
         .execute(
             Sql::ScheduleAdvance,
             &[
-                &advances.iter().map(|advance| advance.id.uuid()).collect::<Vec<_>>(),
-                &advances.iter().map(|advance| instant_column(advance.next_run_at)).collect::<Vec<_>>(),
-                &advances.iter().map(|advance| instant_column(advance.next_check_at)).collect::<Vec<_>>(),
-                &last,
-                &runs,
-                &advances.iter().map(|advance| number_column(advance.skipped)).collect::<Vec<_>>(),
-                &advances.iter().map(|advance| number_column(advance.missed)).collect::<Vec<_>>(),
-                &advances.iter().map(|advance| advance.switch.is_some()).collect::<Vec<_>>(),
-                &switches.iter().map(|switch| switch.paused_at).collect::<Vec<_>>(),
-                &switches.iter().map(|switch| switch.reason).collect::<Vec<_>>(),
-                &advances.iter().map(|advance| advance.now.as_millis()).collect::<Vec<_>>(),
+                &each(&rows, |of| of.id),
+                &each(&rows, |of| of.next_run_at),
+                &each(&rows, |of| of.look_at),
+                &each(&rows, |of| of.last_run_at),
+                &each(&rows, |of| of.runs),
+                &each(&rows, |of| of.skipped),
+                &each(&rows, |of| of.missed),
+                &each(&rows, |of| of.is_switched),
+                &each(&rows, |of| of.paused_at),
+                &each(&rows, |of| of.pause_reason),
+                &each(&rows, |of| of.decided_at),
             ],
         )
         .await?;
     Ok(())
+}
+
+/// One column of all these rows.
+fn each<R, T>(rows: &[R], column: impl Fn(&R) -> T) -> Vec<T> {
+    rows.iter().map(column).collect()
 }

@@ -1,2 +1,2 @@
--- How many of those that it depends on a task waits for, if it does.
-SELECT state, blockers FROM tasks WHERE id = $1
+-- Whether a task is blocked, and by how many of its dependencies.
+SELECT state::bigint, blockers::bigint FROM tasks WHERE id = $1

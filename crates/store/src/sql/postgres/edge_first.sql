@@ -1,7 +1,7 @@
--- The first of these parents that a task still waits for, in the order given. Each is found by a
--- seek of its own, whatever the statistics say.
+-- The first of these dependencies that a task still waits for, in the order given. The lateral join
+-- finds each by the index, whatever the statistics say.
 SELECT w.parent
-FROM unnest($2::uuid[]) WITH ORDINALITY AS w (parent, number)
+FROM unnest($2::text[]::uuid[]) WITH ORDINALITY AS w (parent, number)
 CROSS JOIN LATERAL (SELECT 1 FROM dependencies WHERE parent = w.parent AND child = $1 LIMIT 1) AS e
 ORDER BY w.number
 LIMIT $3

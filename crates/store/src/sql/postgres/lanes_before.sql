@@ -1,15 +1,20 @@
--- How many tasks of these lanes can be claimed between two places, counted up to a bound.
+-- How many tasks can be claimed of these lanes, each between two places, counted up to a bound. A
+-- range is an array: lane, due instant and number of the place before it, and of the place behind
+-- it.
 SELECT count(*)
 FROM (
     SELECT 1
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-        AS l (lane, after_due, after_seq, before_due, before_seq)
+    FROM (
+        SELECT (r ->> 0)::bigint AS lane, (r ->> 1)::bigint AS after_due, (r ->> 2)::bigint AS after_seq,
+            (r ->> 3)::bigint AS before_due, (r ->> 4)::bigint AS before_seq
+        FROM json_array_elements($1::text::json) AS ranges (r)
+    ) AS l
     CROSS JOIN LATERAL (
         SELECT 1 FROM tasks
         WHERE state = 1 /* PENDING */ AND has_turn AND lane = l.lane
             AND (due_at, seq) > (l.after_due, l.after_seq) AND (due_at, seq) < (l.before_due, l.before_seq)
         ORDER BY due_at, seq
-        LIMIT $6
+        LIMIT $2
     ) AS t
-    LIMIT $6
+    LIMIT $2
 ) AS counted

@@ -1,4 +1,4 @@
-SELECT w.id, o.instant, o.origin, o.task_id, o.detail
+SELECT w.id, o.instant, o.origin::bigint, o.task_id, o.detail
 FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, place)
 CROSS JOIN LATERAL (
     SELECT b.instant, b.origin, b.task_id, b.detail FROM occurrences AS b

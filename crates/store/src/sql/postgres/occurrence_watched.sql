@@ -1,5 +1,5 @@
--- Each limit has the planner go down the index for every record, whatever it believes of the tables.
-SELECT w.id, o.instant, o.task_id, coalesce(t.state, h.state), coalesce(t.cancel_requested, false)
+-- Each limit makes the planner go down the index for every record, whatever its statistics say.
+SELECT w.id, o.instant, o.task_id, coalesce(t.state, h.state)::bigint, coalesce(t.cancel_requested, false)
 FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, place)
 CROSS JOIN LATERAL (
     SELECT b.instant, b.task_id FROM occurrences AS b

@@ -1,4 +1,4 @@
--- The waiting tasks of a key before a place.
+-- The waiting tasks of an ordering key before a place.
 SELECT id FROM tasks
 WHERE ordering = $1 AND ordering IS NOT NULL AND state = 1 /* PENDING */ AND (execute_at, seq) < ($2, $3)
 ORDER BY ordering, execute_at, seq

@@ -1,5 +1,5 @@
--- The pull workers of tenant $1 that hold tasks, how many, and when each was last heard of; among $3 of the leases that
--- last beyond $2. The row without a name tells how many leases were looked at.
+-- How many tasks the pull workers of tenant $1 hold, and when each was last seen, among the $3
+-- leases that end last, after $2. The row without a name counts all other leases.
 WITH held AS MATERIALIZED (
     SELECT lane, coalesce(holder, worker) AS name, greatest(held_since, lease_expires_at - lease_millis) AS seen_at
     FROM tasks
@@ -7,9 +7,6 @@ WITH held AS MATERIALIZED (
     ORDER BY node DESC, lease_expires_at DESC
     LIMIT $3
 )
-SELECT NULL::text, count(*), 0::bigint FROM held
-UNION ALL
-SELECT h.name, count(*), max(h.seen_at)
+SELECT CASE WHEN l.tenant = $1 AND l.target = '' THEN h.name END, count(*), max(h.seen_at)
 FROM held AS h CROSS JOIN LATERAL (SELECT tenant, target FROM lanes WHERE id = h.lane) AS l
-WHERE l.tenant = $1 AND l.target = '' AND h.name IS NOT NULL
-GROUP BY h.name
+GROUP BY 1

@@ -1,4 +1,4 @@
-SELECT o.instant, o.task_id, coalesce(t.state, h.state), coalesce(t.cancel_requested, 0)
+SELECT o.schedule_id, o.instant, o.task_id, coalesce(t.state, h.state), coalesce(t.cancel_requested, 0)
 FROM occurrences AS o
 LEFT JOIN ids AS i ON i.id = o.task_id
 LEFT JOIN tasks AS t ON t.seq = i.seq

@@ -6,10 +6,10 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::trail::Actor;
 use punctual_core::upkeep::Resolved;
+use rusqlite::OptionalExtension;
 
 use super::super::apply::{self, lane_of};
 use super::super::fault::Fault;
-use super::super::obstacles::stands;
 use super::super::outbox::{self, NotedRow, Ordering};
 use super::super::session::Session;
 use super::super::statements::Sql;
@@ -90,7 +90,8 @@ fn name(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<T
     if state == State::Completed {
         return Ok(None);
     }
-    Ok(stands(session, parent)?.map(|(id, _)| id))
+    let id = session.statements.get(Sql::TaskName)?.query_row([parent], |row| row.get(0)).optional()?;
+    Ok(id.map(TaskId::from_uuid))
 }
 
 fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i64>, Fault> {

@@ -19,7 +19,9 @@ async fn every_statement_goes_down_an_index() {
                     .collect::<Result<_, _>>()?;
                 for step in plan {
                     assert!(!step.contains("TEMP B-TREE"), "{sql:?} sorts: {step}");
-                    let walks = step.starts_with("SCAN") && !step.contains("INDEX") && !MAY_WALK.contains(sql);
+                    // The steps of a subquery are in the plan by themselves.
+                    let is_table = step.starts_with("SCAN") && !step.starts_with("SCAN (subquery");
+                    let walks = is_table && !step.contains("INDEX") && !MAY_WALK.contains(sql);
                     assert!(!walks, "{sql:?} walks through a table: {step}");
                     let automatic = step.contains("AUTOMATIC");
                     assert!(!automatic, "{sql:?} makes an index of its own: {step}");

@@ -1,5 +1,5 @@
--- The schedules that will fire, by name, and how many of their runs wait: a thousand at the most, those of backfills apart,
--- which are none of them.
+-- The schedules that will fire, by name, and how many of their runs wait (at most 1000), apart from
+-- backfills.
 SELECT s.id, s.name, s.next_run_at, s.run_count, s.definition, (
     SELECT count(*) FROM occurrences AS o WHERE o.schedule_id = s.id AND o.outcome = 0 AND o.origin < 2
 )

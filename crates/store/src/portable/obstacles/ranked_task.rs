@@ -1,23 +1,12 @@
-//! Counts the tasks that are dispatched before a task. Pure; the explanations of both stores use
-//! it.
+//! Decides which tasks of its queue are dispatched before a task. Pure.
 
-use punctual_core::obstacles::TasksAhead;
 use punctual_core::time::Timestamp;
 
-/// Lanes of a queue that are counted at most; the answer then says "or more".
-pub(crate) const LANES: usize = 1_000;
+use super::LanePlace;
 
-/// The place of a task in its lane: its due instant and its number of submission.
-pub(crate) type LanePlace = (i64, i64);
-
-/// The answer where `found` tasks were counted. One more than `most` shows that there are more.
-pub(crate) fn counted(found: usize, most: usize) -> TasksAhead {
-    TasksAhead { tasks: u64::try_from(found.min(most)).unwrap_or(u64::MAX), or_more: found > most }
-}
-
-/// A task and its priority: decides which tasks of its queue go before it.
+/// A task and its priority.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RankedTask {
+pub(super) struct RankedTask {
     /// Its place in its lane.
     pub own: LanePlace,
     /// Its priority.
@@ -32,12 +21,12 @@ const MOST_URGENT: u8 = 9;
 
 impl RankedTask {
     /// The lowest priority whose tasks may go before it.
-    pub(crate) fn least_urgent(&self) -> u8 {
+    pub(super) fn least_urgent(&self) -> u8 {
         if self.aging_millis > 0 { 0 } else { self.priority }
     }
 
     /// In a lane of this priority, the tasks before this place go first.
-    pub(crate) fn place_before(&self, priority: u8) -> LanePlace {
+    pub(super) fn place_before(&self, priority: u8) -> LanePlace {
         let own = self.counts_as();
         let more_urgent = self.due_by(priority, own.saturating_add(1)).map(|due_at| (due_at, i64::MAX));
         let as_urgent = self.due_by(priority, own).map(|due_at| (due_at, i64::MAX).min(self.own));
@@ -69,14 +58,14 @@ impl RankedTask {
 mod tests {
     use super::*;
 
-    /// What counts, said plainly.
+    /// The effective priority, written without the bounds.
     fn counts_as(priority: u8, due_at: i64, aging_millis: i64, now: i64) -> i64 {
         let raised = if aging_millis == 0 { 0 } else { (now - due_at) / aging_millis };
         (i64::from(priority) + raised).min(9)
     }
 
     #[test]
-    fn those_go_before_it_that_count_as_more_urgent_or_were_due_first() {
+    fn more_urgent_tasks_and_earlier_equals_go_first() {
         let now = 60;
         let instants = || (0..=now).step_by(5);
         for (own, other) in instants().flat_map(|own| instants().map(move |other| (own, other))) {

@@ -1,7 +1,0 @@
--- The schedules that will fire, by name, and how many of their runs wait: a thousand at the most, those of backfills apart,
--- which are none of them.
-SELECT s.id, s.name, s.next_run_at, s.run_count, s.definition, (
-    SELECT count(*) FROM occurrences AS o WHERE o.schedule_id = s.id AND o.outcome = 0 AND o.origin < 2
-)
-FROM schedules AS s WHERE s.tenant = ?1 AND s.name > ?2 AND s.paused_at IS NULL AND s.next_run_at IS NOT NULL
-ORDER BY s.name LIMIT ?3

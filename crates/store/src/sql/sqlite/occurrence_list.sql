@@ -1,2 +1,0 @@
-SELECT instant, origin, outcome, reason, detail, task_id, covers_until, covers_at_least, decided_at
-FROM occurrences WHERE schedule_id = ?1 AND instant < ?2 ORDER BY instant DESC LIMIT ?3
