@@ -1,10 +1,10 @@
-//! Breakers, as this node has them in mind: which are open, and what it has seen since.
+//! The breakers as this node knows them: which are open, and how runs ended since the last pass.
 //!
-//! Whoever settles runs says how they ended ([`Circuits::count`]): one short lock for a batch, and
-//! no clock and no store. The dispatcher asks which breakers are open before a lane comes on its
-//! board, and makes probes ([`Circuits::probe`]). In between is the [`BreakerWatch`]: once a second
-//! it tells the store what was counted, opens, closes, and reads what is open. Where breakers are
-//! off, all of this does nothing.
+//! Settlers and the reaper count how runs end ([`Circuits::count`]). That takes one short lock for
+//! a batch, no clock and no store. The dispatcher asks which breakers are open before it gives a
+//! lane its home, and makes probes ([`Circuits::probe`]). The [`BreakerWatch`] connects the two:
+//! once a second it records counts in the store, opens and closes breakers, and reads the open
+//! ones. Without breakers ([`Circuits::off`]) all of this does nothing.
 
 mod open;
 mod watch;
@@ -27,40 +27,39 @@ use tokio::sync::Notify;
 pub use open::OpenBreakers;
 pub use watch::{BreakerWatch, Config};
 
-/// Runs under open breakers that are kept in mind until the next look; those beyond are not, and a
-/// probe among them is followed by the next one.
+/// The maximum number of runs under open breakers that are kept until the next pass. A probe beyond
+/// them is missed, and the next one follows it.
 const ENDED_RUNS_MAX: usize = 4_096;
-/// What is longer is no host that anybody could reach, and too long for a key of the store.
+/// No reachable host has a longer name, and the store's key has no room for it.
 const TARGET_BYTES_MAX: usize = 512;
-/// When nothing was there to be a probe, or it was given back, another may be made after this.
-/// Where only its queue let nothing through another lane may be tried at once: whoever asks leaves
-/// that queue alone.
+/// After this another probe may be made, if there was no task for one or the task was given back.
+/// If only its queue let nothing through, another lane may be probed at once.
 const PROBE_RETRY_MILLIS: i64 = 1_000;
 
 /// A run that ended.
 #[derive(Clone, Debug)]
 pub struct EndedRun<'a> {
-    /// Whose.
+    /// The tenant of the task.
     pub tenant: &'a str,
-    /// To which target; empty: of a worker that tells by itself.
+    /// The target of the webhook; empty if a worker settled the run through the API.
     pub target: &'a str,
-    /// Of which task.
+    /// The task.
     pub task: TaskId,
-    /// How.
+    /// How the run ended.
     pub end: RunEnd,
-    /// What went wrong, if it failed: operators see it of a probe.
+    /// What went wrong, if it failed. Operators see it if the run was a probe.
     pub error: Option<Cow<'a, str>>,
 }
 
 impl<'a> EndedRun<'a> {
-    /// That of a task that nobody has taken.
+    /// A claimed task that no worker has taken.
     pub(crate) fn given_back(task: &'a Task) -> Self {
         let (tenant, target) = (task.tenant(), target_of(&task.lane.key));
         Self { tenant, target, task: task.id, end: RunEnd::GivenBack, error: None }
     }
 }
 
-/// See the module.
+/// The breakers of this node (see the module).
 #[derive(Default)]
 pub struct Circuits {
     store: Option<Arc<dyn Breakers>>,
@@ -73,14 +72,15 @@ pub struct Circuits {
     opened: AtomicU64,
 }
 
-/// What was counted since the watch looked last.
+/// The runs that ended since the watch's last pass.
 #[derive(Debug, Default)]
 struct NewCounts {
+    /// By tenant and target.
     runs: HashMap<String, HashMap<String, Runs>>,
-    ended: VecDeque<RunUnderBreaker>,
+    under_breakers: VecDeque<RunUnderBreaker>,
 }
 
-/// A run that ended under an open breaker, and may have been its probe.
+/// A run that ended under an open breaker and may have been its probe.
 #[derive(Debug)]
 struct RunUnderBreaker {
     key: BreakerKey,
@@ -91,7 +91,7 @@ struct RunUnderBreaker {
 }
 
 impl Circuits {
-    /// Breakers that are kept in `store`, and probed again after so many milliseconds.
+    /// Breakers that are kept in `store` and probed every `probe_millis`.
     pub fn new(store: Arc<dyn Breakers>, probe_millis: i64) -> Self {
         Self { store: Some(store), probe_millis, ..Self::default() }
     }
@@ -101,7 +101,7 @@ impl Circuits {
         Self::default()
     }
 
-    /// Runs ended. What ends under an open breaker is not counted: it may be its probe.
+    /// Counts ended runs. A run under an open breaker is not counted: it may be the probe.
     pub fn count<'a>(&self, ended: impl IntoIterator<Item = EndedRun<'a>>) {
         if self.store.is_none() {
             return;
@@ -110,33 +110,17 @@ impl Circuits {
         let mut is_probe = false;
         let mut counts = self.new_counts.lock();
         for run in ended {
-            if let Some(open) = &open {
-                let mut is_under_open = false;
-                for breaker in open.over(run.tenant, run.target) {
-                    is_under_open = true;
-                    // Whether the run itself succeeds is not known yet, and that is what a tenant's
-                    // breaker goes by.
-                    if breaker.key.is_of_tenant() && run.end == RunEnd::Accepted {
-                        continue;
-                    }
-                    is_probe |= breaker.is_probe(run.task);
-                    if counts.ended.len() < ENDED_RUNS_MAX {
-                        counts.ended.push_back(RunUnderBreaker {
-                            key: breaker.key.clone(),
-                            task: run.task,
-                            end: run.end,
-                            error: bounded(run.error.as_deref().unwrap_or_default()),
-                        });
-                    }
-                }
-                if is_under_open {
-                    continue;
-                }
+            let mut over = open.iter().flat_map(|open| open.over(run.tenant, run.target)).peekable();
+            if over.peek().is_none() {
+                counts.add(&run);
             }
-            match run.end {
-                RunEnd::Completed | RunEnd::Accepted => counts.add(run.tenant, run.target, true),
-                RunEnd::Retried | RunEnd::DeadLettered => counts.add(run.tenant, run.target, false),
-                RunEnd::GivenBack | RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {}
+            for breaker in over {
+                // Whether an accepted run succeeds is not known yet, and a tenant's breaker depends
+                // on that.
+                if !(breaker.key.is_of_tenant() && run.end == RunEnd::Accepted) {
+                    is_probe |= breaker.is_probe(run.task);
+                    counts.add_under(&breaker.key, &run);
+                }
             }
         }
         drop(counts);
@@ -145,8 +129,8 @@ impl Circuits {
         }
     }
 
-    /// Whether a breaker is open over a lane, as far as this node knows: then a run of it that
-    /// fails does not use up an attempt. Where none is open at all that takes no lock.
+    /// Whether a breaker is open over a lane, as far as this node knows. A run that fails then does
+    /// not use up an attempt. Takes no lock while no breaker is open.
     pub fn is_open_over(&self, lane: &LaneKey) -> bool {
         self.is_any_open.load(Ordering::Relaxed) && self.open.read().is_over(lane)
     }
@@ -161,8 +145,9 @@ impl Circuits {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Makes a probe of breakers that are all over the same lane: `claim` is to take one task, and
-    /// is asked if all of them permit it. Empty when they do not.
+    /// Probes breakers that are over the same lane: asks each for its permission, makes `claim`,
+    /// which takes one task, and records the task as the probe. Returns nothing if a breaker
+    /// refuses.
     pub async fn probe(
         &self,
         keys: &[BreakerKey],
@@ -173,65 +158,66 @@ impl Circuits {
         let next = now.plus_millis(self.probe_millis);
         let mut permitted = Vec::new();
         for key in keys {
-            match store.change_breaker(key, BreakerEvent::RequestProbe { now, next }).await? {
+            match self.change(store, key, BreakerEvent::RequestProbe { now, next }).await? {
                 BreakerChange::Changed => permitted.push(key),
-                // The lane is not under it any more.
+                // The breaker has closed meanwhile.
                 BreakerChange::NotOpen | BreakerChange::Closed => {}
                 BreakerChange::Kept => {
-                    self.name_probe(store, &permitted, next, Err(now)).await;
+                    self.end_permission(store, &permitted, BreakerEvent::NoProbe { next, again_at: now }).await;
                     return Ok(Vec::new());
                 }
             }
         }
         let claimed = claim.await?;
         let probe = claimed.iter().flat_map(|answer| &answer.tasks).map(|task| task.id).next();
-        let is_held_back = claimed.iter().any(|answer| !answer.limited.is_empty());
-        let again_at = if is_held_back { now } else { now.plus_millis(PROBE_RETRY_MILLIS) };
-        self.name_probe(store, &permitted, next, probe.ok_or(again_at)).await;
+        let is_limited = claimed.iter().any(|answer| !answer.limited.is_empty());
+        let again_at = if is_limited { now } else { now.plus_millis(PROBE_RETRY_MILLIS) };
+        let event = match probe {
+            Some(task) => BreakerEvent::NameProbe { next, task },
+            None => BreakerEvent::NoProbe { next, again_at },
+        };
+        self.end_permission(store, &permitted, event).await;
         Ok(claimed)
     }
 
-    /// Tells which task the probe is, before anybody runs it. If that fails, nobody will know it
-    /// for the probe, and the next one follows.
-    async fn name_probe(
-        &self,
-        store: &Arc<dyn Breakers>,
-        keys: &[&BreakerKey],
-        next: Timestamp,
-        probe: Result<TaskId, Timestamp>,
-    ) {
+    /// Records which task is the probe, before a worker runs it, or that there is none. If that
+    /// fails, the probe is not recognised, and the next one follows.
+    async fn end_permission(&self, store: &Arc<dyn Breakers>, keys: &[&BreakerKey], event: BreakerEvent) {
         for key in keys {
-            let event = match probe {
-                Ok(task) => BreakerEvent::NameProbe { next, task },
-                Err(again_at) => BreakerEvent::NoProbe { next, again_at },
-            };
-            match store.change_breaker(key, event).await {
-                Ok(_) => self.learn_probe(key, probe.map_or_else(|again_at| again_at, |_| next), probe.ok()),
-                Err(error) => tracing::debug!(error = %error, "could not tell which task the probe of a breaker is"),
+            if let Err(error) = self.change(store, key, event.clone()).await {
+                tracing::debug!(error = %error, "cannot record the probe of a breaker; the next one will follow");
             }
         }
     }
 
-    fn learn_probe(&self, key: &BreakerKey, next_probe_at: Timestamp, probe: Option<TaskId>) {
+    /// Changes a breaker in the store, and then here, so that the dispatcher need not wait for the
+    /// watch.
+    async fn change(
+        &self,
+        store: &Arc<dyn Breakers>,
+        key: &BreakerKey,
+        event: BreakerEvent,
+    ) -> Result<BreakerChange, StoreError> {
+        let change = store.change_breaker(key, event.clone()).await?;
         let mut open = self.open.write();
-        if let Some(mut breaker) = open.get(key).cloned() {
-            breaker.next_probe_at = next_probe_at;
-            breaker.overtake();
-            breaker.probe = probe;
-            breaker.half_open = probe.is_some();
+        if change == BreakerChange::Changed
+            && let Some(mut breaker) = open.get(key).cloned()
+            && breaker.change(&event) == BreakerChange::Changed
+        {
             Arc::make_mut(&mut open).insert(breaker);
         }
+        Ok(change)
     }
 
-    /// These are open now; whether that is news.
+    /// Sets which breakers are open; returns whether that differs from before.
     fn set_open(&self, open: OpenBreakers) -> bool {
         let mut known = self.open.write();
-        let is_news = **known != open;
-        if is_news {
+        let has_changed = **known != open;
+        if has_changed {
             self.is_any_open.store(!open.is_empty(), Ordering::Relaxed);
             *known = Arc::new(open);
         }
-        is_news
+        has_changed
     }
 
     fn take_new_counts(&self) -> NewCounts {
@@ -239,24 +225,32 @@ impl Circuits {
     }
 }
 
-/// As much of an error as is kept of a probe's: there may be thousands of them until the next look.
-fn bounded(error: &str) -> String {
-    error[..error.floor_char_boundary(FailedProbe::ERROR_MAX_BYTES)].to_owned()
-}
-
 impl NewCounts {
-    fn add(&mut self, tenant: &str, target: &str, is_success: bool) {
-        if target.len() > TARGET_BYTES_MAX {
+    fn add(&mut self, run: &EndedRun<'_>) {
+        let is_success = match run.end {
+            RunEnd::Completed | RunEnd::Accepted => true,
+            RunEnd::Retried | RunEnd::DeadLettered => false,
+            RunEnd::GivenBack | RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => return,
+        };
+        if run.target.len() > TARGET_BYTES_MAX {
             return;
         }
-        let runs = match self.runs.get_mut(tenant).and_then(|targets| targets.get_mut(target)) {
+        let runs = match self.runs.get_mut(run.tenant).and_then(|targets| targets.get_mut(run.target)) {
             Some(runs) => runs,
-            None => self.runs.entry(tenant.to_owned()).or_default().entry(target.to_owned()).or_default(),
+            None => self.runs.entry(run.tenant.to_owned()).or_default().entry(run.target.to_owned()).or_default(),
         };
         if is_success {
             runs.ok += 1;
         } else {
             runs.failed += 1;
+        }
+    }
+
+    fn add_under(&mut self, key: &BreakerKey, run: &EndedRun<'_>) {
+        if self.under_breakers.len() < ENDED_RUNS_MAX {
+            let error = run.error.as_deref().unwrap_or_default();
+            let error = error[..error.floor_char_boundary(FailedProbe::ERROR_MAX_BYTES)].to_owned();
+            self.under_breakers.push_back(RunUnderBreaker { key: key.clone(), task: run.task, end: run.end, error });
         }
     }
 }

@@ -1,4 +1,7 @@
-//! The breakers that are open, by tenant and target. Pure.
+//! The open breakers, by tenant and target. Pure.
+//!
+//! The watch makes the set, the dispatcher sorts its lanes by it. Invariant: a tenant without open
+//! breakers has no entry.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +9,7 @@ use punctual_core::breakers::{BreakerKey, OpenBreaker, target_of};
 use punctual_core::lane::LaneKey;
 use punctual_core::time::Timestamp;
 
-/// See the module.
+/// The open breakers (see the module).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenBreakers {
     tenants: HashMap<String, BTreeMap<String, OpenBreaker>>,
@@ -33,20 +36,20 @@ impl OpenBreakers {
         self.tenants.get(&key.tenant)?.get(&key.target)
     }
 
-    /// The breakers over tasks of a tenant to a target (empty: that are pulled): its tenant's and
-    /// its own.
+    /// The breakers over a tenant's tasks to a target, or over its pulled tasks if `target` is empty:
+    /// the tenant's, and the target's own.
     pub fn over<'a>(&'a self, tenant: &str, target: &str) -> impl Iterator<Item = &'a OpenBreaker> + use<'a> {
         let of_tenant = self.tenants.get(tenant);
         let own = of_tenant.filter(|_| !target.is_empty()).and_then(|targets| targets.get(target));
         of_tenant.and_then(|targets| targets.get("")).into_iter().chain(own)
     }
 
-    /// Whether a lane is under any.
+    /// Whether a breaker is over a lane.
     pub fn is_over(&self, lane: &LaneKey) -> bool {
         self.over(&lane.tenant, target_of(lane)).next().is_some()
     }
 
-    /// Whether everything of a tenant is under one.
+    /// Whether the tenant's own breaker is open.
     pub fn is_over_tenant(&self, tenant: &str) -> bool {
         self.over(tenant, "").next().is_some()
     }
@@ -56,12 +59,12 @@ impl OpenBreakers {
         self.len() == other.len() && other.iter().all(|breaker| self.get(&breaker.key).is_some())
     }
 
-    /// When the first of them may be probed.
+    /// When the next probe may be made.
     pub fn next_probe_at(&self) -> Option<Timestamp> {
         self.iter().map(|breaker| breaker.next_probe_at).min()
     }
 
-    /// Those whose probe could have been made before an instant, and was not.
+    /// The breakers whose probe has been possible since before an instant, and was not made.
     pub fn idle_since(&self, before: Timestamp) -> impl Iterator<Item = &OpenBreaker> {
         self.iter().filter(move |breaker| breaker.next_probe_at < before)
     }

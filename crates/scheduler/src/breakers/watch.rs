@@ -1,8 +1,8 @@
-//! The loop that tells what was counted, opens breakers, and closes those whose probes succeeded.
+//! The loop that records counts, opens breakers, and closes those whose probes succeeded.
 //!
-//! Every node runs it, once a second. A healthy system tells the store nothing. Whoever sees by the
-//! counts of all nodes that a breaker has to open waits for a moment, so that the others can tell
-//! what they have counted of it, and looks again.
+//! Every node runs it, once a second. A node writes nothing while no run fails. A node that sees by
+//! the counts of all nodes that a breaker must open waits for a moment, so that the other nodes can
+//! record their counts, and checks again.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,28 +24,27 @@ use tokio_util::sync::CancellationToken;
 use super::{Circuits, OpenBreakers, PROBE_RETRY_MILLIS, RunUnderBreaker};
 use crate::hints::Hints;
 
-/// How often it looks.
+/// The time between two passes.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Open breakers that a node keeps in mind; beyond them none is opened.
+/// The maximum number of open breakers; beyond it no further one opens.
 const OPEN_MAX: usize = 10_000;
-/// Read or written in one call.
-const PAGE: usize = 1_000;
+/// The maximum number of rows that a call reads or writes.
+const PAGE_ROWS: usize = 1_000;
 
 /// When breakers open, and how they are probed.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// When they open.
     pub rules: BreakerRules,
-    /// How long after one has opened, and after a probe, the next probe is made.
+    /// The time from the opening to the first probe, and from one probe to the next.
     pub probe_millis: i64,
-    /// How long it must be seen that one has to open, before it does: the other nodes tell their
-    /// counts meanwhile.
+    /// How long the counts must show that a breaker must open before it opens. Meanwhile the other
+    /// nodes record their counts.
     pub confirm: Duration,
 }
 
-/// See the module.
+/// The loop (see the module).
 pub struct BreakerWatch {
-    /// The breakers, and what prunes their counts.
     store: Arc<dyn SidePorts>,
     circuits: Arc<Circuits>,
     hints: Arc<Hints>,
@@ -53,18 +52,18 @@ pub struct BreakerWatch {
     node: NodeId,
     config: Config,
     windows: Windows,
-    /// Runs that ended under open breakers, and were not looked at yet.
-    ended: VecDeque<RunUnderBreaker>,
-    /// Keys of which any node has told counts.
-    known: BTreeSet<BreakerKey>,
-    /// Breakers that have to open, and since when that is seen.
+    /// Runs that ended under open breakers, to be checked for probes.
+    under_breakers: VecDeque<RunUnderBreaker>,
+    /// The keys of which the store has counts, of any node.
+    counted_keys: BTreeSet<BreakerKey>,
+    /// Breakers that must open, and since when the counts show it.
     suspects: HashMap<BreakerKey, Instant>,
-    pruned: Option<Timestamp>,
+    pruned_before: Option<Timestamp>,
 }
 
 impl BreakerWatch {
-    /// Keeps `circuits` in step with `store`; those who take `hints` are told when something opens
-    /// or closes.
+    /// Keeps `circuits` in step with `store`, and wakes the dispatcher through `hints` when a breaker
+    /// opens or closes.
     pub fn new(
         store: Arc<dyn SidePorts>,
         circuits: Arc<Circuits>,
@@ -81,14 +80,14 @@ impl BreakerWatch {
             node,
             config,
             windows: Windows::new(config.rules),
-            ended: VecDeque::new(),
-            known: BTreeSet::new(),
+            under_breakers: VecDeque::new(),
+            counted_keys: BTreeSet::new(),
             suspects: HashMap::new(),
-            pruned: None,
+            pruned_before: None,
         }
     }
 
-    /// Works until told to stop.
+    /// Runs until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let circuits = Arc::clone(&self.circuits);
         let mut is_failing = false;
@@ -96,11 +95,11 @@ impl BreakerWatch {
             match self.run_once().await {
                 Ok(()) => is_failing = false,
                 Err(error) if !std::mem::replace(&mut is_failing, true) => {
-                    tracing::warn!(error = %error, "breakers cannot be looked after at present");
+                    tracing::warn!(error = %error, "cannot update the breakers; retrying every second");
                 }
                 Err(_) => {}
             }
-            let told = async {
+            let probe_ended = async {
                 if is_failing {
                     std::future::pending::<()>().await;
                 }
@@ -108,20 +107,20 @@ impl BreakerWatch {
             };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = told => {}
+                () = probe_ended => {}
                 () = tokio::time::sleep(INTERVAL) => {}
             }
         }
     }
 
-    /// One look.
+    /// One pass.
     pub async fn run_once(&mut self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        // Taken before the breakers are read: a probe is named before it runs, so that what has
-        // ended is named there.
+        // Before the breakers are read. A probe is recorded before it runs, so the breakers that
+        // are read name every probe that has ended.
         let counts = self.circuits.take_new_counts();
-        self.ended.extend(counts.ended);
-        self.ended.truncate(super::ENDED_RUNS_MAX);
+        self.under_breakers.extend(counts.under_breakers);
+        self.under_breakers.truncate(super::ENDED_RUNS_MAX);
         for (tenant, targets) in counts.runs {
             for (target, runs) in targets {
                 self.windows.add(&tenant, &target, runs, now);
@@ -133,8 +132,7 @@ impl BreakerWatch {
         for breaker in self.circuits.open().iter().filter(|breaker| open.get(&breaker.key).is_none()) {
             self.windows.forget(&breaker.key);
         }
-        // Known before anything else is tried: what has closed must not stay shut because of a
-        // count.
+        // Before the counts are written: if that fails, a closed breaker must not hold tasks up.
         self.publish(open.clone());
         self.record_counts(now).await?;
         self.open_failing(now, &mut open).await?;
@@ -152,9 +150,9 @@ impl BreakerWatch {
         let mut open = OpenBreakers::default();
         let mut after = None;
         while open.len() < OPEN_MAX {
-            let page = self.store.list_breakers(after, PAGE).await?;
+            let page = self.store.list_breakers(after, PAGE_ROWS).await?;
             after = page.last().map(|breaker| breaker.key.clone());
-            let is_last = page.len() < PAGE;
+            let is_last = page.len() < PAGE_ROWS;
             for breaker in page {
                 open.insert(breaker);
             }
@@ -165,10 +163,10 @@ impl BreakerWatch {
         Ok(open)
     }
 
-    /// Closes breakers of which a probe succeeded, also one that the next has overtaken; what
-    /// happened first goes first.
+    /// Records the ends of probes, in their order. A success closes the breaker, also if the next
+    /// probe has overtaken this one.
     async fn end_probes(&mut self, now: Timestamp, open: &mut OpenBreakers) -> Result<(), StoreError> {
-        while let Some(RunUnderBreaker { key, task, end, error }) = self.ended.front() {
+        while let Some(RunUnderBreaker { key, task, end, error }) = self.under_breakers.front() {
             if open.get(key).is_some_and(|breaker| breaker.is_probe(*task)) {
                 let task = *task;
                 let event = match end {
@@ -177,8 +175,8 @@ impl BreakerWatch {
                     RunEnd::GivenBack => {
                         BreakerEvent::GivenBack { task, again_at: now.plus_millis(PROBE_RETRY_MILLIS) }
                     }
-                    // The next one comes in its time. Otherwise a worker that gives back all it
-                    // gets would get one a second.
+                    // The next probe comes in its time. Otherwise a worker that releases every task
+                    // would get one a second.
                     RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {
                         BreakerEvent::GivenBack { task, again_at: Timestamp::MAX }
                     }
@@ -192,13 +190,13 @@ impl BreakerWatch {
                     open.remove(key);
                 }
             }
-            self.ended.pop_front();
+            self.under_breakers.pop_front();
         }
         Ok(())
     }
 
-    /// Closes breakers that nobody had anything to probe with for a whole window: they hold nothing
-    /// back, and would stay for ever. Should what was under them still fail, it is counted anew.
+    /// Closes breakers that could not be probed for a whole window, since no task was under them.
+    /// They would stay open forever. If their target still fails, its runs are counted again.
     async fn close_idle(&self, now: Timestamp, open: &mut OpenBreakers) -> Result<(), StoreError> {
         let before = now.plus_millis(-self.config.rules.window_millis);
         let idle: Vec<BreakerKey> = open.idle_since(before).map(|breaker| breaker.key.clone()).collect();
@@ -215,26 +213,26 @@ impl BreakerWatch {
         Ok(())
     }
 
-    /// Tells what was counted of tenants at which something fails.
+    /// Records the counts of tenants that have failures.
     async fn record_counts(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let counts = self.windows.to_report(now, &self.known);
-        for page in counts.chunks(PAGE) {
+        let counts = self.windows.to_report(now, &self.counted_keys);
+        for page in counts.chunks(PAGE_ROWS) {
             self.store.record_counts(self.node, page.to_vec()).await?;
             self.windows.confirm(page.to_vec());
         }
         Ok(())
     }
 
-    /// Opens breakers by what all nodes have told.
+    /// Opens the breakers that must open by the counts of all nodes.
     async fn open_failing(&mut self, now: Timestamp, open: &mut OpenBreakers) -> Result<(), StoreError> {
         if self.windows.is_empty() {
-            self.known.clear();
+            self.counted_keys.clear();
             self.suspects.clear();
             return Ok(());
         }
         let counts = self.store.counts_since(self.config.rules.since(now)).await?;
         let opening = self.config.rules.to_open(&counts);
-        self.known = counts.into_iter().map(|(key, _)| key).collect();
+        self.counted_keys = counts.into_iter().map(|(key, _)| key).collect();
         let suspected: HashSet<&BreakerKey> = opening.iter().map(|(key, _)| key).collect();
         self.suspects.retain(|key, _| suspected.contains(key));
         let seen_at = Instant::now();
@@ -268,12 +266,12 @@ impl BreakerWatch {
         OpenBreaker { key, opened_at: now, next_probe_at, runs, reason, half_open, probe, overtaken, last_probe }
     }
 
-    /// Once a slot, what is before the window is removed.
+    /// Removes the counts before the window, once a slot.
     async fn prune(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let since = self.config.rules.since(now);
-        if self.pruned != Some(since) {
-            self.store.prune(Prunable::BreakerCounts, since, PAGE).await?;
-            self.pruned = Some(since);
+        if self.pruned_before != Some(since) {
+            self.store.prune(Prunable::BreakerCounts, since, PAGE_ROWS).await?;
+            self.pruned_before = Some(since);
         }
         Ok(())
     }
