@@ -1,10 +1,10 @@
-//! The cron loop: has schedules fire when their time has come.
+//! The cron loop: fires schedules when they are due.
 //!
-//! It asks the store which schedules are to be looked at, has a plan made of each, and writes what
-//! was decided in one transaction: the tasks, what became of every instant, and the next one. It
-//! writes as the holder of the leader's lease and on the condition that the schedule is as it was
-//! read, so that of two leaders, or of a leader and an edit, one is lost. Whatever dies between two
-//! lines leaves the instant undecided, for the next look.
+//! The leader runs it. It reads which schedules are due for a check, plans each, and writes an
+//! advance in one transaction: the tasks, the record of every instant, and the next instant. It
+//! writes as the holder of the leader's lease, and only if the schedule is still as it was read. So
+//! of two leaders, or of a leader and an edit, one writes. Invariant: after a crash between any two
+//! lines the instant is undecided, and the next pass decides it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,67 +20,67 @@ use punctual_submission::occurrences::{Occurrences, Prepared};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Schedules that are read, and written, at once.
+/// The maximum number of schedules that are read and written at once.
 const PAGE_SCHEDULES: usize = 100;
 
-/// Pages of one round at the most; the rest comes in the next.
+/// The maximum number of pages in a pass; the next pass continues.
 const PASS_PAGES_MAX: usize = 1_000;
 
-/// The shortest time between two passes, however often it is woken.
+/// The shortest time between two passes, however often the loop is woken.
 const PASS_PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// Records that are removed at once.
+/// The maximum number of records that are removed at once.
 const PRUNE_RECORDS_MAX: usize = 1_000;
 
 /// How the cron loop works.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// It looks this often at the least: schedules are written by other nodes too.
+    /// The longest time between two passes: other nodes write schedules too.
     pub interval: Duration,
-    /// The same while a schedule waits for a task to come to rest.
+    /// The same while a schedule waits for a task to finish.
     pub waiting: Duration,
-    /// How long the record of an instant is kept; none means for ever.
+    /// How long the record of an instant is kept; none means forever.
     pub kept: Option<Duration>,
-    /// How often records are looked for that are over.
+    /// How often old records are removed.
     pub prune_interval: Duration,
 }
 
-/// Who is told what became of how many instants.
+/// Counts instants by what was decided about them.
 pub type OccurrenceCounter = Arc<dyn Fn(OccurrenceOutcome, u64) + Send + Sync>;
 
 /// What the cron loop works with.
 pub struct Deps {
     /// The schedules.
     pub schedules: Arc<dyn Schedules>,
-    /// Removes the records of what is over.
+    /// Removes old records.
     pub upkeep: Arc<dyn Upkeep>,
-    /// Makes and ends their tasks.
+    /// Plans schedules, and makes and ends their tasks.
     pub occurrences: Occurrences,
-    /// The store's time.
+    /// The store's clock.
     pub clock: Arc<dyn Clock>,
-    /// Wakes it when a schedule was written on this node, or a task came to rest here that one may
-    /// wait for.
+    /// Wakes the loop when this node has written a schedule, or has finished a task that a schedule
+    /// may wait for.
     pub waker: Arc<CronWaker>,
-    /// Who counts.
+    /// Counts the decided instants.
     pub count_occurrences: OccurrenceCounter,
 }
 
-/// See the module.
+/// The cron loop (see the module).
 pub struct CronLoop {
     deps: Deps,
     config: Config,
 }
 
-/// What a round did.
+/// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Schedules that were written.
     pub written: usize,
     /// Instants that fired.
     pub fired: usize,
-    /// Schedules that somebody else wrote first; they come again.
+    /// Schedules that another writer changed first; the next pass reads them again.
     pub lost_races: usize,
-    /// Schedules that could not be written; they come again.
+    /// Schedules that could not be written; the next pass reads them again.
     pub failed: usize,
     /// Whether a schedule waits for a task, and not for an instant.
     pub waits: bool,
@@ -91,12 +91,12 @@ pub struct Report {
 }
 
 impl CronLoop {
-    /// A cron loop over these.
+    /// A cron loop.
     pub fn new(deps: Deps, config: Config) -> Self {
         Self { deps, config }
     }
 
-    /// Fires as the holder of `lease`, until told to stop or somebody else has held it since.
+    /// Fires as the holder of `lease`, until `shutdown`, or until another node has held it since.
     pub async fn run(&self, lease: &LeaderLease, shutdown: CancellationToken) {
         let mut prune_at = Instant::now();
         while !shutdown.is_cancelled() {
@@ -108,7 +108,7 @@ impl CronLoop {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(error = %error, "could not look at schedules");
+                    tracing::warn!(error = %error, "cannot check the schedules; retrying at the next pass");
                     self.config.interval
                 }
             };
@@ -123,13 +123,13 @@ impl CronLoop {
         }
     }
 
-    /// Returns once it is called, and not before `earliest`.
+    /// Returns once the loop is woken, and not before `earliest`.
     async fn woken(&self, earliest: Instant) {
         self.deps.waker.wait().await;
         tokio::time::sleep_until(earliest).await;
     }
 
-    /// Decides and writes all that is due by now. None: somebody else has held the lease since.
+    /// Decides and writes all that is due by now. None if another node has held the lease since.
     pub async fn run_once(&self, lease: &LeaderLease) -> Result<Option<Report>, StoreError> {
         let mut report = Report::default();
         let mut after = None;
@@ -162,8 +162,8 @@ impl CronLoop {
         Ok(Some(report))
     }
 
-    /// Writes advances; false if somebody else leads. What cannot be written together is written
-    /// one by one, so that one which never can stops no other.
+    /// Writes advances; false if another node leads. If they cannot be written together, they are
+    /// written one by one, so that a bad one holds up no other.
     async fn write(
         &self,
         lease: &LeaderLease,
@@ -179,13 +179,13 @@ impl CronLoop {
             Ok(Some(advanced)) => self.count(&advances, &advanced, now, report),
             Ok(None) => return Ok(false),
             Err(error) if several && !matches!(error, StoreError::Overloaded) => {
-                tracing::warn!(error = %error, schedules = advances.len(), "schedules are written one by one");
+                tracing::warn!(error = %error, schedules = advances.len(), "cannot write schedules together; writing them one by one");
                 for advance in advances {
                     match self.deps.schedules.advance(Some(lease), vec![advance.clone()]).await {
                         Ok(Some(advanced)) => self.count(&[advance], &advanced, now, report),
                         Ok(None) => return Ok(false),
                         Err(error) => {
-                            tracing::error!(error = %error, schedule.id = %advance.id, "a schedule cannot be written");
+                            tracing::error!(error = %error, schedule.id = %advance.id, "cannot write a schedule; retrying at the next pass");
                             report.failed += 1;
                         }
                     }
@@ -205,7 +205,7 @@ impl CronLoop {
             };
             report.written += 1;
             report.waits |= advance.next_check_at == Some(EVERY_PASS);
-            // What is due still, or again, comes in the next round.
+            // The next pass handles what is still due, or due again.
             report.more |= advance.next_check_at.is_some_and(|at| at != EVERY_PASS && at <= now);
             if let Some(PauseSwitch::Pause(reason)) = &advance.switch {
                 tracing::warn!(schedule.id = %advance.id, reason, "a schedule was paused");
@@ -220,22 +220,21 @@ impl CronLoop {
 
     fn pause_after(&self, report: &Report) -> Duration {
         if report.more {
-            // Others work here too.
+            // A pause all the same: other tasks share the thread.
             return Duration::from_millis(1);
         }
         let longest = if report.waits { self.config.waiting } else { self.config.interval };
         report.next_at.map_or(longest, |at| at.duration_from(self.deps.clock.now()).min(longest))
     }
 
-    /// Removes some records that are over; gives whether there may be more.
+    /// Removes some old records; returns whether there may be more.
     async fn prune(&self) -> bool {
         let Some(kept) = self.config.kept else { return false };
-        let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
-        let before = self.deps.clock.now().plus_millis(kept.saturating_neg());
+        let before = self.deps.clock.now().minus(kept);
         match self.deps.upkeep.prune(Prunable::Occurrences, before, PRUNE_RECORDS_MAX).await {
             Ok(pruned) => pruned.more,
             Err(error) => {
-                tracing::warn!(error = %error, "records of schedules that are over could not be removed");
+                tracing::warn!(error = %error, "cannot remove old records of schedules; retrying after the usual interval");
                 false
             }
         }

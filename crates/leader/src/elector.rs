@@ -1,10 +1,10 @@
 //! Elects one node to run the leader's loops.
 //!
 //! Every node runs an elector. The leader holds a lease with a term and renews it well before it
-//! expires. A leader that cannot renew stops when two thirds of the lease are over, by its own
-//! monotonic clock, so that it has stopped before another node can start. Its loops write as the
-//! holder of the lease. The store refuses a leader of the past; a loop that is refused ends, and
-//! the leadership ends with it.
+//! expires. A leader that cannot renew stops after two thirds of the lease, by its own monotonic
+//! clock. So it has stopped before another node can start. Its loops write as the holder of the
+//! lease. The store refuses the writes of an older term; a loop that is refused ends, and the
+//! leadership ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,8 @@ impl Elector {
         Self { coordinator, node, config }
     }
 
-    /// Runs `lead` whenever this node leads, until told to stop. `lead` must end soon after its
-    /// token is cancelled, and ends by itself when the store says that another node leads.
+    /// Runs `lead` whenever this node leads, until `shutdown`. `lead` must end soon after its
+    /// token is cancelled, and ends by itself when another node leads.
     pub async fn run<F, Fut>(self, lead: F, shutdown: CancellationToken)
     where
         F: Fn(LeaderLease, CancellationToken) -> Fut,

@@ -38,8 +38,8 @@ struct SteadyRecords {
 
 impl OwnPresence {
     /// A node that was not recorded yet. Nodes record their presence every `renewal`, and are dead
-    /// when they were silent for `lease`. A gap is also one that other nodes may have survived by
-    /// less time than they need to come back.
+    /// after a silence of `lease`. Other nodes may need longer to return than this node, so a gap
+    /// begins well before that.
     pub fn new(lease: Duration, renewal: Duration) -> Self {
         Self { lease, gap: renewal + lease / 6, records: Mutex::new(None) }
     }
@@ -51,7 +51,7 @@ impl OwnPresence {
         self.records.lock().is_some_and(is_steady)
     }
 
-    /// The registry has recorded this node.
+    /// Notes that the registry has recorded this node.
     pub fn recorded(&self) {
         let now = Instant::now();
         let mut records = self.records.lock();

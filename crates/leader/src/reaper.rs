@@ -1,9 +1,8 @@
-//! The reaper: takes back what was lost.
+//! The reaper: takes back tasks whose holder is lost, and ends tasks that have expired.
 //!
-//! A hold that ran out, a node that died, a waiting task that expired: each becomes one
-//! conditional write. If the holder settles at the same moment, one of the two writes
-//! finds the task changed and does nothing. It writes as the holder of the leader's lease, and
-//! ends when the store says that this is somebody else by now.
+//! The leader runs it. Each task becomes one conditional write. If the holder settles at the same
+//! moment, one of the two writes finds the task changed and does nothing. Invariant: the reaper
+//! writes as the holder of the leader's lease, and ends when another node has held it since.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,19 +25,18 @@ use crate::membership::OwnPresence;
 /// How the reaper works.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How often it looks.
+    /// The time between two passes.
     pub interval: Duration,
-    /// A node that was silent for longer is dead.
+    /// A node that has been silent for longer is dead.
     pub lost_after: Duration,
-    /// Lost workers that make a task poison; zero means never.
+    /// How many lost workers make a task poison; zero means that none do.
     pub poison_after: u32,
-    /// This node's own signs of life: unless they are steady it takes nobody for dead. None where
-    /// no other process can be on the store, so that every other node in the registry is dead
-    /// already.
+    /// This node's own presence: unless it is steady, no other node counts as dead. None where no
+    /// other process can use the store, so that every other node in the registry is dead.
     pub presence: Option<Arc<OwnPresence>>,
 }
 
-/// See the module.
+/// The reaper (see the module).
 pub struct Reaper {
     store: Arc<dyn Store>,
     registry: Arc<dyn Registry>,
@@ -48,18 +46,18 @@ pub struct Reaper {
     circuits: Arc<Circuits>,
 }
 
-/// What a round did.
+/// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Tasks taken back or failed.
     pub reaped: usize,
-    /// Tasks that somebody else changed first.
+    /// Tasks that another writer changed first.
     pub lost_races: usize,
-    /// Dead nodes that hold nothing any more.
+    /// Dead nodes that held nothing any more and were removed from the registry.
     pub removed_nodes: usize,
 }
 
-/// Tasks handled in one step.
+/// The maximum number of tasks that are read and written at once.
 const PAGE_TASKS: usize = 500;
 
 impl Reaper {
@@ -74,13 +72,13 @@ impl Reaper {
         Self { store, registry, clock, node, config, circuits: Arc::new(Circuits::off()) }
     }
 
-    /// The same, and tells breakers which runs were lost.
+    /// The same, and reports lost runs to the breakers.
     #[must_use]
     pub fn with_circuits(self, circuits: Arc<Circuits>) -> Self {
         Self { circuits, ..self }
     }
 
-    /// Reaps as the holder of `lease`, until told to stop or somebody else has held it since.
+    /// Reaps as the holder of `lease`, until `shutdown`, or until another node has held it since.
     pub async fn run(&self, lease: &LeaderLease, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             match self.run_once(lease).await {
@@ -92,7 +90,7 @@ impl Reaper {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return,
-                Err(error) => tracing::warn!(error = %error, "could not look for lost tasks"),
+                Err(error) => tracing::warn!(error = %error, "cannot look for lost tasks; retrying at the next pass"),
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -101,7 +99,7 @@ impl Reaper {
         }
     }
 
-    /// Takes back everything that is lost by now. None: somebody else has held the lease since.
+    /// Takes back all tasks that are lost by now. None if another node has held the lease since.
     pub async fn run_once(&self, lease: &LeaderLease) -> Result<Option<Report>, StoreError> {
         let dead = self.dead_nodes().await?;
         let mut report = Report::default();
@@ -115,20 +113,20 @@ impl Reaper {
             if tried == 0 && dead.is_empty() {
                 break true;
             }
-            // Also with nothing to change, before anybody is removed_nodes: that is for the leader to do.
+            // Also without changes: only the leader may remove nodes.
             let Some(applied) = self.store.apply_as(lease, changes).await? else { return Ok(None) };
+            debug_assert_eq!(applied.len(), tried, "an answer for each change");
             let lost = runs.into_iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
             self.circuits.count(lost.filter_map(|(run, _)| run));
             let done = applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count();
             report.reaped += done;
             report.lost_races += tried - done;
-            // A page of nothing but lost races would come again for ever; the next round is soon
-            // enough for it.
+            // A page of nothing but lost races could come again forever: leave it to the next pass.
             if found < PAGE_TASKS || done == 0 {
                 break found < PAGE_TASKS;
             }
         };
-        // With a page still full of lost races a dead node may hold more: bury it in a later round.
+        // If a page was full of lost races, a dead node may hold more: a later pass removes it.
         for node in dead.into_iter().filter(|_| all_seen) {
             self.registry.remove_node(node).await?;
             report.removed_nodes += 1;
@@ -165,16 +163,15 @@ impl Reaper {
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {
         let timed_out = hold.deadline_at <= now;
         let (how, code, message) = if timed_out {
-            // Not up to the deadline: that of a webhook is later by the time a node has to tell
-            // what came of it.
+            // The task's timeout, not the hold's deadline: a webhook's hold is longer, so that the
+            // node can settle it.
             let seconds = Duration::from_millis(task.body.timeout_millis).as_secs_f64();
             let unit = if task.body.timeout_millis == 1_000 { "second" } else { "seconds" };
             (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} {unit}"))
         } else {
             (FailedHow::Lost, "worker_lost", format!("{} was not heard of any more", hold.worker))
         };
-        // Our own nodes do not die of a task they only push; what kills a pull worker may well be
-        // the task.
+        // A task may well kill the pull worker that runs it. A node only calls its target.
         let poison_after = if hold.node.is_none() { self.config.poison_after } else { 0 };
         Failure {
             how,
@@ -190,8 +187,8 @@ impl Reaper {
     }
 }
 
-/// A run that its worker lost, if the change says so. Of a webhook that one of our own nodes lost
-/// nothing is known, least of all that its target is to blame.
+/// The run that the change ends, for the breakers, if a pull worker lost it. A webhook that a node
+/// lost says nothing about its target.
 fn lost_run<'a>(task: &'a Task, change: &Change) -> Option<EndedRun<'a>> {
     let is_worker = task.hold.as_ref().is_some_and(|hold| hold.node.is_none());
     let is_lost = task.state() == State::Running && !task.position.cancel_requested && is_worker;
