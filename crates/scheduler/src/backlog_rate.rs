@@ -47,7 +47,9 @@ impl BacklogRate {
         let Some((flow, bucket)) = &self.limit else { return usize::MAX };
         let tokens = flow.refill(*bucket, self.at(now)).whole();
         #[expect(clippy::cast_precision_loss, reason = "a bucket holds at most as many tokens as fit a u32")]
-        let is_portion = tokens as f64 >= flow.portion;
+        let count = tokens as f64;
+        debug_assert!(count <= flow.capacity, "{count} tokens in a bucket for {}", flow.capacity);
+        let is_portion = count >= flow.portion;
         if is_portion { tokens } else { 0 }
     }
 

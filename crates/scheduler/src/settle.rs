@@ -257,6 +257,7 @@ impl LeaseSettler {
         }
         let (ends, changes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
         let applied = self.store.apply(changes).await?;
+        debug_assert_eq!(applied.len(), ends.len(), "an answer for each change");
         for ((at, end), applied) in ends.into_iter().zip(applied) {
             if let Applied::Done(_) = applied {
                 answers[at] = Some(Ok(SettleEffect::ended(end)));

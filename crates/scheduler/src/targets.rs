@@ -155,6 +155,7 @@ impl Targets {
         at_target.in_all += 1;
         add(&mut at_target.by_tenant, &slot.tenant);
         add(&mut taken.by_tenant, &slot.tenant);
+        taken.assert_sums();
     }
 
     /// Gives a slot back.
@@ -164,6 +165,7 @@ impl Targets {
             remove(&mut taken.by_tenant, &slot.tenant);
             taken.by_band[slot.band as usize] -= 1;
             taken.in_all -= 1;
+            taken.assert_sums();
         }
         drop(taken);
         self.given_back.notify_one();
@@ -188,6 +190,14 @@ impl TakenSlots {
         }
         true
     }
+
+    fn assert_sums(&self) {
+        debug_assert_eq!(self.by_band.iter().sum::<usize>(), self.in_all, "the slots of the bands add up");
+        debug_assert!(
+            self.by_target.len() <= self.in_all && self.by_tenant.len() <= self.in_all,
+            "a target or a tenant without slots has no entry"
+        );
+    }
 }
 
 /// How many more slots a holder of `own` may take: `percent` of its own and the free ones, scaled
@@ -197,7 +207,9 @@ fn allowance(free: usize, own: usize, percent: u8, weight: u32) -> usize {
     let of = part + u128::from(100_u8.saturating_sub(percent));
     let most = (own as u128 + free as u128) * part / of.max(1);
     let more = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(own).min(free);
-    if own == 0 { more.max(free.min(1)) } else { more }
+    let more = if own == 0 { more.max(free.min(1)) } else { more };
+    debug_assert!(more <= free, "{more} of {free} free slots");
+    more
 }
 
 fn add(counts: &mut HashMap<String, usize>, name: &str) {

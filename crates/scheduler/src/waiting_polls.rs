@@ -36,7 +36,8 @@ impl WaitingPolls {
         let poll = self.polls.remove(&number)?;
         for key in poll_keys(&poll) {
             if let Some(numbers) = self.by_key.get_mut(&key) {
-                numbers.remove(&number);
+                let was_there = numbers.remove(&number);
+                debug_assert!(was_there, "a waiting poll is under each of its keys");
                 if numbers.is_empty() {
                     self.by_key.remove(&key);
                 }

@@ -199,6 +199,7 @@ impl Consumer {
                 || self.deps.store.start(received.iter().map(|one| self.start_of(&one.delivery.message)).collect());
             match retry("cannot start runs", None, &phases.give_up, call).await {
                 Ok(tasks) => {
+                    debug_assert_eq!(tasks.len(), received.len(), "an answer for each start");
                     for (one, task) in received.into_iter().zip(tasks) {
                         let ReceivedMessage { delivery, call_slot, target_slot } = one;
                         delivery.ack();

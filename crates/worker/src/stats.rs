@@ -64,6 +64,7 @@ pub(crate) struct InFlightCall<'a>(&'a WorkerStats);
 
 impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "more calls ended than began");
     }
 }

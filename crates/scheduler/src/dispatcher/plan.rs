@@ -167,6 +167,7 @@ impl<'a> PushPlan<'a> {
         if !self.may_have(tenant, target) {
             return false;
         }
+        debug_assert!(self.room > 0 && self.free > 0, "a slot is given that is not there");
         self.room -= 1;
         self.free -= 1;
         let part = &mut self.parts[at];

@@ -345,6 +345,7 @@ fn lanes_of_each(tenants: usize) -> usize {
 
 /// How many tasks the tenants of these claims got.
 fn served<'a>(splits: &'a [BandSplit], answers: &'a [Claimed]) -> impl Iterator<Item = (&'a str, usize)> {
+    debug_assert_eq!(splits.len(), answers.len(), "an answer for each claim");
     splits.iter().zip(answers).map(|(split, answer)| (split.tenant.as_str(), answer.tasks.len()))
 }
 

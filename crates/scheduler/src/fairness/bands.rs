@@ -93,6 +93,7 @@ impl Credits {
             self.0[next as usize] -= i64::try_from(whole).unwrap_or(i64::MAX).saturating_mul(TASK);
             left -= whole;
         }
+        debug_assert_eq!(shares.iter().sum::<usize>(), usize::try_from(pot / TASK).unwrap_or(0), "all of it is split");
         shares
     }
 
@@ -131,6 +132,7 @@ impl Credits {
         if let Some((credit, _)) = self.0.iter_mut().zip(waiting).find(|(_, waits)| *waits) {
             *credit -= excess;
         }
+        debug_assert_eq!(self.0.iter().sum::<i64>(), 0, "one band is owed what another got too much");
     }
 }
 

@@ -61,7 +61,9 @@ impl TenantDeficits {
         }
         let kept = budget / all.max(1) * (all - theirs);
         self.share_out(left - kept, contenders, &mut grants);
+        debug_assert!(grants.iter().sum::<i64>().saturating_mul(TASK) <= budget, "no more than the budget is granted");
         for (contender, grant) in contenders.iter().zip(&grants) {
+            debug_assert!((0..=contender.wants()).contains(grant), "{contender:?} was granted {grant}");
             if *grant >= contender.wants() {
                 self.deficits.remove(contender.tenant);
             }

@@ -85,8 +85,16 @@ impl LaneClaims {
     pub(super) fn begin(&mut self, scope: &ClaimScope) {
         self.count += 1;
         match scope {
-            ClaimScope::Pull(tenants) => self.pulling.extend(tenants.iter().cloned()),
-            ClaimScope::Push => self.is_pushing = true,
+            ClaimScope::Pull(tenants) => {
+                for tenant in tenants {
+                    let is_first = self.pulling.insert(tenant.clone());
+                    debug_assert!(is_first, "two claims for the pull workers of {tenant}");
+                }
+            }
+            ClaimScope::Push => {
+                debug_assert!(!self.is_pushing, "two claims of pushed tasks");
+                self.is_pushing = true;
+            }
             ClaimScope::Probe(lane) => {
                 self.probes += 1;
                 match lane.key.route {
