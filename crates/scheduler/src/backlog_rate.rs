@@ -1,11 +1,11 @@
 //! The rate at which the backlog is claimed: a token bucket on the process's own clock.
 //!
 //! Pure: the caller passes the time. The push side of the dispatcher is the only caller. Tokens are
-//! given out in portions of a twentieth of a second's worth. A trickle of tokens must not become a
-//! trickle of claims, each of which costs the store as much as a full one.
+//! given out in portions of a twentieth of a second's worth. Otherwise a trickle of tokens would
+//! cause a trickle of claims, each of which costs the store as much as a full one.
 //!
-//! Invariant: within any time no more is taken than a second's worth and what has flowed in
-//! meanwhile, unless a caller took more than there was. Later callers wait for that.
+//! Invariant: within any time, at most a second's worth is taken beyond what flows in meanwhile. If
+//! a caller takes more than there is, later callers wait for it.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl BacklogRate {
         if is_portion { tokens } else { 0 }
     }
 
-    /// Pays for claimed tasks. Whatever exceeds the allowance makes the next claim wait longer.
+    /// Pays for claimed tasks. If they exceed the allowance, the next claim waits longer.
     pub fn take(&mut self, tasks: usize, now: Instant) {
         let at = self.at(now);
         if let Some((flow, bucket)) = &mut self.limit {

@@ -1,7 +1,7 @@
-//! What this node knows about the dispatch of a due task, for the explanation of a task.
+//! What this node knows about the dispatch of a due task, for the explanation of the task.
 //!
-//! The API calls it. It decides nothing and waits for nothing. It knows about the partitions that
-//! this node owns; only their owners know about the others.
+//! The API calls it. It decides nothing and waits for nothing. It knows only about the partitions
+//! that this node owns.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::fairness::{Aging, Band};
 use crate::ownership::OwnedPartitions;
 use crate::targets::Targets;
 
-/// Reports how tasks fare on this node (see the module). Cheap to clone.
+/// Reports why webhooks of this node wait (see the module). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DispatchStatus {
     owned: Arc<OwnedPartitions>,
@@ -23,12 +23,12 @@ pub struct DispatchStatus {
     has_breakers: bool,
 }
 
-/// How a due webhook fares on the node that owns its partition.
+/// Why a due webhook waits on the node that owns its partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookStatus {
     /// How fast the backlog is dispatched, if the webhook is part of it.
     pub backlog: Option<BacklogPace>,
-    /// What has no free slot for it.
+    /// Which of its slot owners have no free slot.
     pub crowded: Vec<SlotOwner>,
 }
 
@@ -41,20 +41,20 @@ pub struct BacklogPace {
     pub per_second: u32,
 }
 
-/// Whose slots for webhooks are all taken on this node.
+/// What has slots for webhooks of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotOwner {
-    /// The target's.
+    /// Its target.
     Target,
-    /// The tenant's.
+    /// Its tenant.
     Tenant,
-    /// Those of a band of priorities.
+    /// Its band.
     Band(Band),
 }
 
 impl DispatchStatus {
-    /// The status that follows from these. `backlog_per_second` tasks of the backlog are dispatched
-    /// in a second; zero means any number.
+    /// The status by these parts. `backlog_per_second` tasks of the backlog are dispatched in a
+    /// second; zero means any number.
     pub fn new(owned: Arc<OwnedPartitions>, targets: Arc<Targets>, backlog_per_second: u32, aging: Aging) -> Self {
         Self { owned, targets, backlog_per_second, aging, has_breakers: true }
     }
@@ -80,7 +80,7 @@ impl DispatchStatus {
         self.owned.partition(lane)
     }
 
-    /// How a webhook of this lane fares that is due since `due_at`; none if this node does not
+    /// Why a webhook of this lane waits that is due since `due_at`; none if this node does not
     /// dispatch it.
     pub fn webhook(&self, lane: &LaneKey, due_at: Timestamp, now: Timestamp) -> Option<WebhookStatus> {
         let Route::Push(target) = &lane.route else { return None };

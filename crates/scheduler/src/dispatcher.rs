@@ -1,14 +1,14 @@
 //! The dispatcher: brings due tasks and their claimants together.
 //!
 //! One loop owns the lanes ([`Lanes`](crate::lanes::Lanes)) and four parts with their own state:
-//! pull (polls of workers), push (webhooks), probes (of breakers) and the sweep. A pass takes in
-//! what has happened, makes the claims that can be made, and takes in the first answers. Tasks of
-//! pull workers become `RUNNING`; pushed tasks become `QUEUED` and go to the broker. Claims of
-//! different tenants are under way side by side; those of one tenant follow each other. Where not
-//! all can be served at once, [`fairness`] decides who comes first.
+//! pull (polls of workers), push (webhooks), probes (of breakers) and the sweep. A pass takes its
+//! input, launches claims, and handles the first answers. Tasks of pull workers become `RUNNING`;
+//! pushed tasks become `QUEUED` and go to the broker. Claims of different tenants run side by side;
+//! those of one tenant follow each other. If not all can be served at once, [`fairness`] decides
+//! the order.
 //!
-//! Whatever is lost here, by a crash between any two lines, is found by the sweep (not claimed) or
-//! by the reaper (claimed and not started).
+//! Invariant: a crash between any two lines loses nothing. The sweep finds tasks that were not
+//! claimed, and the reaper finds those that were claimed and not started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,20 +47,21 @@ use sweep::Sweep;
 /// How the dispatcher works.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Lanes due within this are kept in memory.
+    /// Lanes that are due within this time are kept in memory.
     pub prefetch_window: Duration,
     /// How often the heads of all lanes are read from the store.
     pub sweep_interval: Duration,
-    /// Tasks for waiting polls are claimed this long before they are due, and handed over when they
-    /// are: by then the claim is written. Zero means that they are claimed when they are due.
+    /// How long before they are due tasks are claimed for waiting polls. They are handed over when
+    /// they are due, and by then the claim is written. Zero means that they are claimed when due.
     pub claim_ahead: Duration,
-    /// How many tasks a pass claims at most.
+    /// The maximum number of tasks that a pass claims.
     pub claim_batch: usize,
     /// How long a published task may stay unstarted.
     pub visibility: Duration,
-    /// How many polls may wait.
+    /// The maximum number of waiting polls.
     pub waiting_workers: usize,
-    /// How many tasks of the backlog are claimed in a second; zero means any number.
+    /// The maximum number of tasks of the backlog that are claimed in a second; zero means any
+    /// number.
     pub backlog_per_second: u32,
     /// How tenants and bands share what is claimed.
     pub fairness: fairness::Config,
@@ -69,7 +70,7 @@ pub struct Config {
 /// What the dispatcher works with.
 #[derive(Clone)]
 pub struct Deps {
-    /// The truth.
+    /// The tasks.
     pub store: Arc<dyn Store>,
     /// Where pushed tasks go.
     pub broker: Arc<dyn Broker>,
@@ -83,7 +84,7 @@ pub struct Deps {
     pub owned: Arc<OwnedPartitions>,
     /// The breakers.
     pub circuits: Arc<Circuits>,
-    /// Where it reports for how long each band has waited.
+    /// Where it reports how long each band has waited.
     pub waits: Arc<LongestWaits>,
     /// This process.
     pub node: NodeId,
@@ -96,7 +97,7 @@ pub struct Dispatcher {
     push: Push,
     probes: BreakerProbes,
     sweep: Sweep,
-    /// Passes in a row that failed.
+    /// How many passes in a row have failed.
     failures: u32,
 }
 
@@ -111,7 +112,7 @@ pub struct Report {
     pub more: bool,
 }
 
-/// No wait is longer than this, whatever the clocks say.
+/// The longest wait between two passes, whatever the clocks show.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Pauses after passes that failed.
 const FAILED_PASSES: ExponentialBackoff =
@@ -161,13 +162,13 @@ impl Dispatcher {
             }
         }
         while !self.core.calls.is_empty() {
-            // Whatever fails is found again by another node.
+            // Another node finds the tasks of a claim that fails.
             drop(self.finish_claims(&mut Report::default()).await);
         }
         self.pull.close(&self.core).await;
     }
 
-    /// One pass: takes in what has happened, makes claims, and takes in the first answers.
+    /// One pass: takes the input, launches claims, and handles the first answers.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
         let pass = self.pass().await;
         self.pull.dismiss_impatient(&self.core, pass.as_ref().err());
@@ -196,9 +197,10 @@ impl Dispatcher {
         Ok(report)
     }
 
-    /// Takes in what has happened since the last time.
+    /// Takes what has arrived since the last pass: polls, returned tasks, partitions, breakers,
+    /// hints and the sweep. Then makes due lanes ready.
     async fn take_input(&mut self) -> Result<(), StoreError> {
-        // Polls before hints: a worker that knows that a task is stored must find it.
+        // Polls before hints: a worker that polls after a task was stored must find it.
         self.pull.take_polls(|tenant| self.probes.poll_arrived(tenant, self.core.lanes.breakers()));
         self.pull.give_back_abandoned(&self.core).await;
         self.sweep.follow_ownership(&mut self.core);
@@ -220,7 +222,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Releases the lanes whose queues may let something through again.
+    /// Releases the lanes whose queues may let tasks through again.
     fn release_limited(&mut self) {
         let (everywhere, queues) = self.core.deps.hints.take_freed();
         if self.core.lanes.release_limited(everywhere, queues, self.core.now()) {
@@ -228,7 +230,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes in the claims that have been answered; waits for one if none has.
+    /// Handles the claims that have been answered; waits for one if none has.
     async fn finish_claims(&mut self, report: &mut Report) -> Result<(), StoreError> {
         self.core.calls.wait().await;
         let mut failure = None;
@@ -268,15 +270,15 @@ impl Dispatcher {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Reports since when the bands wait.
+    /// Reports since when each band waits.
     fn report_waits(&self) {
         for band in Band::ALL {
             self.core.deps.waits.since(band, self.core.lanes.waits_since(band));
         }
     }
 
-    /// Waits until a claim is answered, or something happens that can be dealt with meanwhile;
-    /// returns whether one is.
+    /// Waits until a claim is answered, or until there is other work; returns whether a claim is
+    /// answered.
     async fn wait_for_answer(&mut self) -> bool {
         let until_due = self.core.until_due().into_iter().chain(self.core.until_retry()).min();
         let is_due = async {

@@ -1,12 +1,11 @@
-//! Who goes first when not everybody can be served at once. Pure; the dispatcher is the main
-//! caller.
+//! Who goes first when not all can be served at once. Pure; the dispatcher is the main caller.
 //!
-//! Tenants share by their weights: for pull workers what a pass can claim ([`TenantDeficits`]), for
-//! webhooks the slots as they become free ([`TenantClocks`]). The bands of a tenant share what it
-//! may claim ([`Credits`]). Within a band the effective priority decides, which waiting raises
-//! ([`Aging`]).
+//! Tenants share by their weights. Pull workers share what a pass can claim ([`TenantDeficits`]),
+//! webhooks share the slots as they become free ([`TenantClocks`]). The bands of a tenant share
+//! what it may claim ([`Credits`]). Within a band the effective priority decides, which rises with
+//! the wait ([`Aging`]).
 //!
-//! Invariant: a share that is not used goes to the others. Nothing is left unclaimed for its sake.
+//! Invariant: an unused share goes to the others. No task stays unclaimed because of a share.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,14 +22,14 @@ pub use clocks::TenantClocks;
 pub use deficits::{Contender, TenantDeficits};
 pub use waits::LongestWaits;
 
-/// How what can be claimed is shared.
+/// How tenants and bands share claims.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The share of each band.
     pub bands: BandWeights,
-    /// After waiting this long a task counts as one priority more urgent; zero: it never does.
+    /// The wait after which a task counts as one priority more urgent; zero means never.
     pub aging: Duration,
-    /// Tenants that weigh more than one.
+    /// The weights of tenants that weigh more than one.
     pub tenants: HashMap<String, u32>,
 }
 

@@ -1,8 +1,8 @@
 //! Hints from writers to the dispatcher: "this lane has a task due at that instant".
 //!
-//! Whatever writes to the store adds them; the dispatcher takes them. They are coalesced to one per
-//! lane, so they cost no memory under load. Invariant: losing all of them costs punctuality and
-//! nothing else, since the sweep finds every lane.
+//! Writers add them and the dispatcher takes them. There is at most one per lane, so they need
+//! little memory under load. Invariant: losing all of them only costs punctuality, since the sweep
+//! finds every lane.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ struct FreedQueues {
 }
 
 impl Hints {
-    /// Adds hints at tasks that wait now.
+    /// Adds hints for tasks that wait now.
     pub fn add<'a>(&self, waiting: impl IntoIterator<Item = (&'a Arc<Lane>, Timestamp)>) {
         let mut earliest = self.earliest.lock();
         for (lane, due_at) in waiting {
@@ -46,7 +46,7 @@ impl Hints {
         }
     }
 
-    /// Has the dispatcher sweep: tasks may wait anywhere.
+    /// Has the dispatcher sweep: any lane may have a task.
     pub fn request_sweep(&self) {
         self.sweep_requested.store(true, Ordering::Relaxed);
         self.added.notify_one();
@@ -63,7 +63,7 @@ impl Hints {
         self.added.notify_one();
     }
 
-    /// Notifies the dispatcher that all queues may.
+    /// Notifies the dispatcher that all queues may let tasks through again.
     pub fn free_all(&self) {
         self.freed.lock().all = true;
         self.added.notify_one();

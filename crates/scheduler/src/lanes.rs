@@ -1,10 +1,10 @@
-//! Where every lane is: the one structure that answers that question. Pure.
+//! Where every lane is. No other structure answers that question. Pure.
 //!
-//! The dispatcher is the only caller. A lane that has something due soon has exactly one [`Home`].
-//! Lanes that are due later than the prefetch window are not kept: the sweep brings them when their
-//! time comes near. So the size of this is the number of lanes that are due soon, not of tasks.
+//! The dispatcher is the only caller. A lane with a task that is due soon has exactly one [`Home`].
+//! Lanes that are due after the prefetch window are not kept: the sweep brings them when their time
+//! is near. So the size is the number of lanes that are due soon, not the number of tasks.
 //!
-//! Two things go across the homes. A lane may have a *backlog* beside its home: pushed tasks that
+//! Two things are independent of the homes. A lane may also have a *backlog*: pushed tasks that
 //! were due before this node owned the lane's partition. And a lane stays at home while a *claim*
 //! ([`LaneClaims`]) is under way at it; hints about it wait for the claim's answer.
 //!
@@ -52,7 +52,7 @@ pub(crate) enum Home {
         /// When its first task is due.
         head: Timestamp,
     },
-    /// Nothing but its backlog is known.
+    /// It has nothing but a backlog.
     Backlog,
     /// Its queue is paused or at a limit.
     Limited {
@@ -80,18 +80,18 @@ struct LaneEntry {
 #[derive(Debug)]
 pub(crate) struct Lanes {
     window_millis: i64,
-    /// Lanes that are pulled become ready so long before they are due.
+    /// How long before they are due pulled lanes become ready.
     ahead_millis: i64,
     entries: HashMap<LaneId, LaneEntry>,
     index: HomeIndex,
     breakers: Arc<OpenBreakers>,
     claims: LaneClaims,
-    /// Limits that changed while claims were under way, whose answers may be older.
+    /// Limits that changed while claims were under way: the answers may be older.
     changed_limits: ChangedLimits,
 }
 
 impl Lanes {
-    /// No lanes yet. Keeps those due within `window_millis`; those that are pulled become ready
+    /// No lanes yet. Keeps those that are due within `window_millis`. Pulled lanes become ready
     /// `ahead_millis` before they are due.
     pub fn new(window_millis: i64, ahead_millis: i64) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl Lanes {
         self.index.next_wakeup()
     }
 
-    /// A task of `lane` waits and is due at `due_at`. Only ever makes a lane's head earlier.
+    /// Notes that a task of `lane` is due at `due_at`. Never makes a lane's head later.
     pub fn note(&mut self, lane: &Arc<Lane>, due_at: Timestamp, now: Timestamp) {
         match self.entries.get_mut(&lane.id).map(|entry| &mut entry.home) {
             Some(Home::Limited { head, .. } | Home::UnderBreaker { head }) => *head = due_at.min(*head),
@@ -176,18 +176,18 @@ impl Lanes {
         }
     }
 
-    /// Keeps a hint until the claim at its lane has been answered; false if no claim is.
+    /// Keeps a hint until the claim at its lane is answered; false if no claim is at the lane.
     pub fn defer(&mut self, lane: &Arc<Lane>, due_at: Timestamp) -> bool {
         self.claims.defer(lane, due_at)
     }
 
-    /// The hints that were kept. Those at whose lanes claims are still under way must be deferred
-    /// again.
+    /// The hints that were kept. The caller defers those again whose lanes still have a claim.
     pub fn take_deferred(&mut self) -> impl Iterator<Item = (Arc<Lane>, Timestamp)> + use<> {
         self.claims.take_deferred()
     }
 
-    /// The sweep found this head. Unlike a hint it may make the head of a ready lane later.
+    /// Notes a head that the sweep has read. Unlike a hint it may make the head of a ready lane
+    /// later.
     pub fn note_swept(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
         match self.home(lane.id) {
             Some(Home::Ready { head: known }) if known < head => self.place(lane, head, now),
@@ -195,8 +195,8 @@ impl Lanes {
         }
     }
 
-    /// The sweep has read all lanes and found only these: forgets ready lanes without tasks. Lanes
-    /// in a claim are spared, since they may have changed meanwhile.
+    /// Forgets the ready lanes that a whole sweep has not `found`: they have no tasks. Lanes in a
+    /// claim stay, since they may have changed meanwhile.
     pub fn forget_unswept(&mut self, found: &HashSet<LaneId>) {
         let is_gone = |entry: &LaneEntry| {
             matches!(entry.home, Home::Ready { .. })
@@ -208,9 +208,9 @@ impl Lanes {
         }
     }
 
-    /// A claim was answered with a lane's true head. Changes only lanes that wait or are ready: the
-    /// answer may be about the tasks since some instant only, and a lane that has moved meanwhile
-    /// has a backlog or another reason of its own.
+    /// Corrects a lane by the head in a claim's answer. Changes only lanes that wait or are ready:
+    /// the answer may cover only the tasks since some instant, and a lane in another home was moved
+    /// there for a newer reason.
     pub fn correct(&mut self, id: LaneId, head: Option<Timestamp>, now: Timestamp) {
         let Some(entry) = self.entries.get(&id) else { return };
         if matches!(entry.home, Home::Waiting { .. } | Home::Ready { .. }) {
@@ -222,7 +222,7 @@ impl Lanes {
         }
     }
 
-    /// A probe was answered with a lane's true head. The breaker may have closed meanwhile.
+    /// Corrects a lane by the head in a probe's answer. The breaker may have closed meanwhile.
     pub fn correct_probed(&mut self, id: LaneId, head: Option<Timestamp>, now: Timestamp) {
         match (self.entries.get_mut(&id).map(|entry| &mut entry.home), head) {
             (Some(Home::UnderBreaker { head: known }), Some(head)) => *known = head,
@@ -231,7 +231,7 @@ impl Lanes {
         }
     }
 
-    /// Makes every lane ready whose time has come.
+    /// Makes every waiting lane ready whose time has come.
     pub fn make_due_ready(&mut self, now: Timestamp) {
         while let Some(id) = self.index.first_waiting(now) {
             let Some(entry) = self.entries.get(&id) else { break };
@@ -241,24 +241,24 @@ impl Lanes {
         }
     }
 
-    /// Keeps the lanes that `concern` this node, and forgets the others.
+    /// Forgets the lanes that do not `concern` this node.
     pub fn retain(&mut self, concern: impl Fn(&LaneKey) -> bool) {
         for id in self.ids(|entry| !concern(&entry.lane.key)) {
             self.remove(id);
         }
     }
 
-    /// A claim has begun.
+    /// Notes that a claim has begun.
     pub fn begin_claim(&mut self, scope: &ClaimScope) {
         self.claims.begin(scope);
     }
 
-    /// A claim's answer is about to be taken in.
+    /// Notes that a claim is answered, before its answer is handled.
     pub fn end_claim(&mut self, scope: &ClaimScope) {
         self.claims.end(scope);
     }
 
-    /// Puts a lane where its head says: waiting, ready, or, beyond the window, nowhere.
+    /// Puts a lane where its head belongs: waiting, ready, or, beyond the window, nowhere.
     fn place(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
         if head > now.plus_millis(self.window_millis) {
             self.leave(lane.id);
@@ -272,7 +272,7 @@ impl Lanes {
         self.set_home(lane, home);
     }
 
-    /// Takes a lane out of its home; what is left is its backlog, if it has one.
+    /// Takes a lane out of its home. A lane with a backlog keeps that.
     fn leave(&mut self, id: LaneId) {
         match self.entries.get(&id).map(|entry| (entry.backlog, Arc::clone(&entry.lane))) {
             Some((Some(_), lane)) => self.set_home(&lane, Home::Backlog),
@@ -310,7 +310,7 @@ impl Lanes {
         self.entries.values().filter(|entry| wanted(entry)).map(|entry| entry.lane.id).collect()
     }
 
-    /// Every lane is in the index of its home, and the indexes have no others.
+    /// Every lane is in the index of its home and in no other.
     fn assert_one_home(&self, id: LaneId) {
         debug_assert_eq!(self.index.len(), self.entries.len(), "every lane has exactly one home");
         debug_assert!(

@@ -1,7 +1,7 @@
-//! Decides when a task runs and who gets it.
+//! Decides when a task runs and which worker gets it.
 //!
-//! The dispatcher and its lanes, the polls of pull workers, the slots of webhook targets, the
-//! partitions of this node, and the settlement of runs.
+//! It has the dispatcher and its lanes, the polls of pull workers, the slots of webhook targets,
+//! the partitions of this node, the breakers, and the settlement of leased runs.
 
 mod backlog_rate;
 pub mod breakers;

@@ -1,7 +1,7 @@
 //! Which partitions this node owns, and the loop that keeps them.
 //!
-//! The dispatcher asks [`OwnedPartitions`] before it claims pushed tasks, and names the terms of its
-//! partitions to the store, which refuses claims in an older term.
+//! The dispatcher asks [`OwnedPartitions`] before it claims pushed tasks, and names the terms of
+//! its partitions to the store, which refuses claims in an older term.
 //!
 //! Invariant: a node that cannot renew stops after two thirds of the lease, by its own monotonic
 //! clock. So it has stopped before another node begins.
@@ -22,7 +22,7 @@ mod tests;
 
 pub use ownership_loop::{Config, OwnershipLoop, another_count};
 
-/// The partitions of this node.
+/// The partitions of this node (see the module).
 #[derive(Debug)]
 pub struct OwnedPartitions {
     count: u16,
@@ -53,7 +53,7 @@ struct TermRecord {
 struct OwnershipState {
     terms: HashMap<Partition, TermRecord>,
     good_until: Instant,
-    /// The terms were not renewed in time, and that was logged.
+    /// Whether the terms were not renewed in time; that was logged.
     is_over: bool,
     /// Grows whenever the partitions change, also when their terms run out.
     generation: u64,
@@ -91,8 +91,7 @@ impl OwnedPartitions {
         Some(OwnershipTerm { fence, since: known.since })
     }
 
-    /// Whether this node claims tasks of this lane: because workers pull them, or because it owns
-    /// them.
+    /// Whether this node claims tasks of this lane: workers pull them, or it owns their partition.
     pub fn concerns(&self, lane: &LaneKey) -> bool {
         lane.route == Route::Pull || self.term_of(lane).is_some()
     }
@@ -123,13 +122,12 @@ impl OwnedPartitions {
         self.changed.notified().await;
     }
 
-    /// Has the owner loop run at once: partitions may be free, or this node may have too many.
+    /// Has the ownership loop run at once: partitions may be free, or this node may have too many.
     pub fn request_pass(&self) {
         self.pass_requested.notify_one();
     }
 
-    /// Forgets partitions that the store says are not this node's, and has the owner loop run at
-    /// once.
+    /// Forgets partitions that another node owns, and has the ownership loop run at once.
     pub fn forget(&self, partitions: &[Partition]) {
         let mut state = self.state.write();
         let before = state.terms.len();
@@ -149,9 +147,9 @@ impl OwnedPartitions {
         self.request_pass();
     }
 
-    /// Takes in what the store says this node owns. A known term began when it was first seen, even
-    /// if it could not be renewed for a while, but never in the future, should the store's clock
-    /// have gone back.
+    /// Sets what this node owns by the store's answer. A known term began when it was first seen,
+    /// even if it could not be renewed for a while. It never begins in the future, even if the
+    /// store's clock has gone back.
     fn set(&self, owned: &[Ownership], lease: Duration, good_until: Instant) {
         let lease = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
         let mut state = self.state.write();

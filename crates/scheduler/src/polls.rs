@@ -1,8 +1,7 @@
 //! Polls of pull workers: the queue in which they wait, and what they get.
 //!
 //! The API polls with [`PollQueue::poll`], the dispatcher answers through its [`PollReceiver`].
-//! Invariant: tasks that were claimed for a worker that disconnected go back to the dispatcher, see
-//! [`Grant`].
+//! Invariant: the tasks of a [`Grant`] that its worker does not take go back to the dispatcher.
 
 use std::time::Duration;
 
@@ -29,11 +28,11 @@ pub struct PollRequest {
     pub worker: String,
     /// Which tasks it wants.
     pub filter: PollFilter,
-    /// How many it takes at most.
+    /// The maximum number of tasks it takes.
     pub max_tasks: usize,
-    /// For how long it wants to hold each.
+    /// How long it wants to hold each task.
     pub lease_millis: u64,
-    /// How long it waits for the first.
+    /// How long it waits for the first task.
     pub wait: Duration,
 }
 
@@ -66,8 +65,8 @@ impl WaitingPoll {
     }
 }
 
-/// Claimed tasks on their way to a worker. If it is dropped on the way, because the worker has
-/// disconnected, the tasks go back to the dispatcher at once and not when their leases expire.
+/// Claimed tasks on their way to a worker. If the worker disconnects and the grant is dropped, the
+/// tasks go back to the dispatcher at once, and not only when their leases expire.
 pub(crate) struct Grant {
     tasks: Vec<Task>,
     /// When the tasks are due, if that is not yet.
@@ -76,12 +75,12 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Tasks that go to `returns` if nobody takes them.
+    /// Tasks that go to `returns` if the worker does not take them.
     pub fn new(tasks: Vec<Task>, returns: mpsc::UnboundedSender<Vec<Task>>) -> Self {
         Self { tasks, not_before: None, returns }
     }
 
-    /// The same tasks, handed over no sooner than then.
+    /// The same tasks, handed over at `due` at the earliest.
     pub fn not_before(mut self, due: Option<Instant>) -> Self {
         self.not_before = due;
         self

@@ -1,8 +1,7 @@
 //! The loop that refreshes the node's knowledge of queue settings.
 //!
-//! It reads the settings every second, and at once when the store reports a change. A change also
-//! wakes the dispatcher, which may hold lanes back because of a queue. Started by the binary on
-//! every node.
+//! Every node runs it. It reads the settings every second, and at once when the store reports a
+//! change. A change also wakes the dispatcher, which may have limited lanes because of a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +43,8 @@ impl QueueWatch {
                     if !changes.changed {
                         continue;
                     }
-                    // Lanes that were held back need not wait for the read: the store uses the new
-                    // settings already.
+                    // Limited lanes need not wait for the read: the store uses the new settings
+                    // already.
                     self.hints.free_all();
                 }
                 () = tokio::time::sleep_until(next) => {}

@@ -1,8 +1,8 @@
 //! The loop of the resolver: it grants turns and resolves dependencies.
 //!
-//! Every node runs it. The node's own commits wake it, and every second it looks for notes that
-//! other nodes left. It adds a hint for each task that may be claimed then. While it does not run,
-//! tasks are late and nothing else.
+//! Every node runs it. The node's own commits wake it, and every second it reads the notes of other
+//! nodes. It adds a hint for each task that may be claimed then. If it does not run, tasks are only
+//! late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hints::Hints;
 
-/// How often it looks for notes of other nodes, and how long it pauses when the store fails.
+/// How often it reads the notes of other nodes, and how long it pauses when the store fails.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often it reviews a page of the tasks that are held behind dead letters.

@@ -1,7 +1,7 @@
-//! Settles what pull workers report about the tasks they hold.
+//! Settles the runs that pull workers report on.
 //!
-//! The API calls it. The common case, a completion by the rightful holder, is one conditional write
-//! and no read. Only when that write finds nothing is the task read, to tell the worker why.
+//! The API calls it. The common case, a completion by the holder, is one conditional write and no
+//! read. Only if that write finds nothing is the task read, so that the worker learns why.
 //! Invariant: an outcome is written only while its token holds the task.
 
 mod heartbeats;
@@ -13,7 +13,7 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::run_end::{RunEnd, RunOutcome};
-use punctual_core::state::{By, Change, Event, State, transition};
+use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Applied, Beat, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -33,12 +33,12 @@ pub struct Settlement {
     pub report: RunReport,
 }
 
-/// A report about a run: it has ended, or it goes on.
+/// A report about a run: it has ended, or it continues.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunReport {
     /// The run is over.
     Ended(RunOutcome),
-    /// The run goes on, and its lease is to be extended.
+    /// The run continues, and its lease is to be extended.
     Heartbeat {
         /// How far it is.
         progress: Option<Json>,
@@ -47,10 +47,10 @@ pub enum RunReport {
     },
 }
 
-/// An accepted report.
+/// What an accepted report did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SettleEffect {
-    /// How the run ended. None if it goes on, or if this very outcome was recorded before.
+    /// How the run ended. None if it continues, or if this very outcome was recorded before.
     pub end: Option<RunEnd>,
     /// The new end of the lease, after a heartbeat.
     pub lease_expires_at: Option<Timestamp>,
@@ -65,7 +65,7 @@ impl SettleEffect {
         Self { end: Some(end), lease_expires_at: None }
     }
 
-    /// The run goes on.
+    /// The run continues.
     pub const fn extended(lease_expires_at: Timestamp) -> Self {
         Self { end: None, lease_expires_at: Some(lease_expires_at) }
     }
@@ -104,7 +104,7 @@ impl LeaseSettler {
         Self { store, clock, node, circuits: Arc::new(Circuits::off()), heartbeats: Arc::default() }
     }
 
-    /// The same, and reports to breakers how the runs ended.
+    /// The same, and reports the ends of runs to the breakers.
     #[must_use]
     pub fn with_circuits(self, circuits: Arc<Circuits>) -> Self {
         Self { circuits, ..self }
@@ -116,7 +116,7 @@ impl LeaseSettler {
         if later.is_empty() {
             return self.settle_runs(tenant, &items).await;
         }
-        // A report that follows the end of its run is judged when that end is written.
+        // A report after the end of its run is handled once that end is written.
         let mut answers = vec![Err(SettleRefusal::NotFound); items.len()];
         for indexes in [ends, later] {
             let some: Vec<Settlement> = indexes.iter().map(|&at| items[at].clone()).collect();
@@ -128,14 +128,14 @@ impl LeaseSettler {
         Ok(answers)
     }
 
-    /// Settles runs about which nothing is reported after their end.
+    /// Settles runs without reports after their end.
     async fn settle_runs(&self, tenant: &str, items: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let mut answers: Vec<Option<SettleResult>> = vec![None; items.len()];
         self.answer_flood(tenant, items, &mut answers).await?;
         self.extend(tenant, items, &mut answers).await?;
         self.complete(tenant, items, &mut answers).await?;
         // The rest needs the task: a failure its retry policy, a refusal its reason.
-        for _ in 0..ROUNDS {
+        for _ in 0..TRIES_MAX {
             let open: Vec<usize> = (0..items.len()).filter(|&at| answers[at].is_none()).collect();
             if open.is_empty() {
                 break;
@@ -148,7 +148,7 @@ impl LeaseSettler {
         Ok(answers)
     }
 
-    /// Reports ends to the breakers, and forgets the heartbeats of leases that do not go on.
+    /// Reports ends to the breakers, and forgets the heartbeats of leases that do not continue.
     fn remember(&self, tenant: &str, items: &[Settlement], answers: &[SettleResult]) {
         let answered = || items.iter().zip(answers);
         self.circuits.count(answered().filter_map(|(item, answer)| ended_run(tenant, item, answer)));
@@ -157,7 +157,7 @@ impl LeaseSettler {
         self.heartbeats.forget(over.map(|(item, _)| (item.id, item.token)));
     }
 
-    /// Answers heartbeats that come in a flood from the task as it is read. One whose lease does
+    /// Answers a flood of heartbeats from the tasks as they are read. A heartbeat whose lease does
     /// not hold any more stays open.
     async fn answer_flood(
         &self,
@@ -180,7 +180,7 @@ impl LeaseSettler {
         Ok(())
     }
 
-    /// Writes heartbeats of rightful holders.
+    /// Writes the heartbeats of tokens that hold their task.
     async fn extend(
         &self,
         tenant: &str,
@@ -203,7 +203,7 @@ impl LeaseSettler {
         Ok(())
     }
 
-    /// Writes completions of rightful holders, without reading the tasks first.
+    /// Writes the completions of tokens that hold their task, without a read.
     async fn complete(
         &self,
         tenant: &str,
@@ -221,8 +221,8 @@ impl LeaseSettler {
         self.apply(writes, answers).await
     }
 
-    /// Reads the open items' tasks, answers those that need no change, and changes the others. An
-    /// item whose change loses a race stays open for the next round.
+    /// Reads the tasks of open items, answers those that need no change, and changes the others. An
+    /// item whose change loses a race stays open for the next try.
     async fn read_and_settle(
         &self,
         tenant: &str,
@@ -237,7 +237,7 @@ impl LeaseSettler {
                 SettleDecision::Answer(answer) => answers[at] = Some(answer),
                 SettleDecision::End(change, end) => writes.push(((at, end), (items[at].id, *change))),
                 SettleDecision::Stop(change) => {
-                    // The worker stops, whether this write wins or another one does.
+                    // The worker stops, even if another write was faster.
                     answers[at] = Some(Err(SettleRefusal::Cancelled));
                     self.store.apply(vec![(items[at].id, *change)]).await?;
                 }
@@ -271,9 +271,8 @@ impl LeaseSettler {
         let Some(task) = task else { return SettleDecision::Answer(Err(SettleRefusal::NotFound)) };
         let position = task.position;
         let by = self.by(Actor::Worker(task.worker.as_deref().unwrap_or_default().into()));
-        if position.is_asked_to_stop(item.token) {
-            let stopped = transition(&position, Event::Stopped, &by).expect("invariant: a running task can stop");
-            return SettleDecision::Stop(Box::new(stopped));
+        if let Some(stop) = stop_if_asked(&position, item.token, &by) {
+            return SettleDecision::Stop(Box::new(stop));
         }
         if !position.is_held_by(item.token) {
             return SettleDecision::Answer(answer_from_trail(item, task));
@@ -287,7 +286,7 @@ impl LeaseSettler {
                     .expect("invariant: every outcome of a pull worker ends its run");
                 SettleDecision::End(Box::new(change), end)
             }
-            // The token is good, and yet the store did not extend the lease: it has run out.
+            // The token holds, and yet the store did not extend the lease: it has run out.
             RunReport::Heartbeat { .. } => SettleDecision::Answer(Err(SettleRefusal::Stale { state: position.state })),
         }
     }
@@ -295,6 +294,12 @@ impl LeaseSettler {
     fn by<'a>(&self, actor: Actor<'a>) -> By<'a> {
         By { now: self.clock.now(), node: self.node, actor }
     }
+}
+
+/// The change that stops a run that was asked to stop; none if it was not, or if `token` is stale.
+pub fn stop_if_asked(position: &Position, token: u64, by: &By<'_>) -> Option<Change> {
+    let is_asked = position.is_asked_to_stop(token);
+    is_asked.then(|| transition(position, Event::Stopped, by).expect("invariant: a running task can stop"))
 }
 
 /// What to do about a settlement.
@@ -307,9 +312,9 @@ enum SettleDecision {
     Stop(Box<Change>),
 }
 
-/// How often a settlement that loses a race is looked at again. Each loss means that the task has
-/// changed, after which the token is stale: two rounds decide, and the third is a reserve.
-const ROUNDS: usize = 3;
+/// How often a settlement is tried that loses races. Each loss means that the task has changed, and
+/// then the token is stale. So two tries decide, and the third is a reserve.
+const TRIES_MAX: usize = 3;
 
 /// The indexes of the reports up to the end of each run, and of those that come after it.
 fn until_ended(items: &[Settlement]) -> (Vec<usize>, Vec<usize>) {
@@ -341,8 +346,8 @@ fn lease_end(task: &Task, token: u64, now: Timestamp) -> Option<Timestamp> {
     Some(hold.expires_at).filter(|expires_at| *expires_at > now)
 }
 
-/// The run that a settlement has ended, for its tenant's breaker. The settling worker is the
-/// tenant's, also where a webhook brought it the task.
+/// The run that a settlement has ended, for the tenant's breaker: the worker is the tenant's, even
+/// if a webhook brought it the task.
 fn ended_run<'a>(tenant: &'a str, item: &'a Settlement, answer: &SettleResult) -> Option<EndedRun<'a>> {
     let end = match answer {
         Ok(settled) => settled.end?,
@@ -358,7 +363,7 @@ fn ended_run<'a>(tenant: &'a str, item: &'a Settlement, answer: &SettleResult) -
     Some(EndedRun { tenant, target: "", task: item.id, end, error })
 }
 
-/// The token does not hold the task any more: was this very report accepted before?
+/// The answer for a token that does not hold the task any more. A repeated report is accepted.
 fn answer_from_trail(item: &Settlement, task: &Task) -> SettleResult {
     let stale = Err(SettleRefusal::Stale { state: task.state() });
     let held = task.trail.at_version(item.token).is_some_and(|entry| matches!(entry.step, Step::Started { .. }));

@@ -1,13 +1,12 @@
-//! The slots of webhooks that are on their way: of each target, each tenant and each band.
+//! The slots of webhooks under way: of each target, each tenant and each band.
 //!
 //! The dispatcher takes a slot before it publishes a task, and the worker gives it back when the
-//! run has ended. A target that never answers fills its own slots and no others. When many targets
-//! hang at once, a target may take at most a quarter of the free slots (but always a first one), so
-//! that some are left for the healthy ones. The same holds for tenants and bands: each leaves a
-//! part of the rest to the others, so that calls that never end do not hold everybody's slots. A
+//! call is over. A target that never answers fills its own slots and no others. A target may take
+//! at most a quarter of the free slots, but always a first one. So some are left for healthy
+//! targets when many hang at once. Tenants and bands also leave a part of the rest to the others. A
 //! tenant of weight n counts as n tenants.
 //!
-//! Invariant: what is taken in all is the sum of what is taken by target, by tenant and by band.
+//! Invariant: the slots by target, by tenant and by band each add up to the slots in all.
 
 use std::collections::HashMap;
 
@@ -17,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::fairness::Band;
 
-/// The slots in use; shared by the dispatcher and the worker of one process.
+/// The slots in use. The dispatcher and the worker of a process share it.
 #[derive(Debug)]
 pub struct Targets {
     per_target: usize,
@@ -29,7 +28,7 @@ pub struct Targets {
     given_back: Notify,
 }
 
-/// What a webhook on its way occupies.
+/// The slot of a webhook under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     target: String,
@@ -76,7 +75,7 @@ impl Targets {
         Self { per_target, in_all, tenant_percent: 100, band_percent: 100, weights, taken, given_back }
     }
 
-    /// A tenant, and a band, may have this many percent of the slots that no other one has.
+    /// A tenant, and a band, may have this percentage of the slots that no other one has.
     #[must_use]
     pub fn with_pools(self, tenant_percent: u8, band_percent: u8) -> Self {
         Self { tenant_percent, band_percent, ..self }
@@ -96,8 +95,8 @@ impl Targets {
         TenantSlots { at_target, in_all: own(&taken.by_tenant) }
     }
 
-    /// How much of its share a tenant with these slots and this weight uses, counted in slots of a
-    /// target: what it has there, or its part of all slots, whichever is more.
+    /// How much of its share a tenant with these slots and this weight uses, in slots of a target:
+    /// its slots there, or its part of all slots, whichever is more.
     pub fn level(&self, slots: TenantSlots, weight: u32) -> u128 {
         let of_all = slots.in_all as u128 * self.per_target as u128 / (self.in_all as u128).max(1);
         of_all.max(slots.at_target as u128) / u128::from(weight.max(1))
@@ -143,7 +142,7 @@ impl Targets {
         allowance(free, taken.by_band[band as usize], self.band_percent, 1)
     }
 
-    /// Takes a slot. The caller has checked what is free; one too many does no harm.
+    /// Takes a slot. The caller has checked that one is free; one too many does no harm.
     pub fn take(&self, slot: &Slot) {
         let mut taken = self.taken.lock();
         taken.in_all += 1;

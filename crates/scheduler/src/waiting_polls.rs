@@ -11,7 +11,7 @@ use crate::polls::{PollFilter, WaitingPoll};
 /// Identifies a waiting poll. Later polls have higher numbers.
 pub(crate) type PollNumber = u64;
 
-/// The waiting polls, in the order in which they came.
+/// The waiting polls, in the order of their arrival.
 #[derive(Default)]
 pub(crate) struct WaitingPolls {
     next: PollNumber,
@@ -51,8 +51,8 @@ impl WaitingPolls {
         self.polls.get(&number)
     }
 
-    /// The first polls with a key, in the order in which they came. Removes those whose workers
-    /// have disconnected: a claim for one of them would cost two writes and delay all others.
+    /// The first polls with a key, in the order of their arrival. Removes those whose workers have
+    /// disconnected: a claim for one of them would cost two writes and delay the others.
     pub fn first_with(&mut self, key: &PollKey, polls_max: usize) -> Vec<PollNumber> {
         let (mut first, mut gone) = (Vec::new(), Vec::new());
         for number in self.by_key.get(key).into_iter().flatten() {

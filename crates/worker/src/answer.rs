@@ -1,4 +1,4 @@
-//! Judges the answer of a webhook: what it means for the task. Pure.
+//! Judges the answer of a webhook: which outcome it gives the run. Pure.
 //!
 //! The executor calls [`judge`] after every call.
 //!
@@ -23,12 +23,12 @@ use punctual_core::trail::{FailedHow, RunError};
 
 use crate::retry_after;
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookResult {
-    /// An answer, its body read as far as it is of use.
+    /// An answer, with its body as far as it is needed.
     Answered(WebhookAnswer),
-    /// No answer, or one that could not be read to its end.
+    /// No answer, or an answer that broke off.
     Broken {
         /// Its status, if it arrived.
         status: Option<u16>,
@@ -42,7 +42,7 @@ pub enum WebhookResult {
 pub struct WebhookAnswer {
     /// Its status.
     pub status: u16,
-    /// Whether it said `Punctual-Completion: async`.
+    /// Whether it has the header `Punctual-Completion: async`.
     pub asynchronous: bool,
     /// Its `Retry-After`.
     pub retry_after: Option<String>,
@@ -53,7 +53,7 @@ pub struct WebhookAnswer {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallFault {
-    /// It did not come within the task's timeout.
+    /// It did not arrive within the task's timeout.
     Timeout,
     /// There was no connection, or it broke.
     Connection(String),
@@ -61,7 +61,7 @@ pub enum CallFault {
     Dns(String),
     /// The TLS handshake failed, or the certificate is not trusted.
     Tls(String),
-    /// What came is not HTTP.
+    /// The answer is not HTTP.
     Invalid(String),
     /// The target lies in a network that may not be called.
     Blocked,
@@ -69,7 +69,7 @@ pub enum CallFault {
     NoTarget,
 }
 
-/// What `result` means, judged at `now`.
+/// The outcome that `result` gives the run at `now`.
 pub fn judge(result: WebhookResult, now: Timestamp) -> RunOutcome {
     match result {
         WebhookResult::Answered(answer) => match answer.status {
@@ -83,8 +83,8 @@ pub fn judge(result: WebhookResult, now: Timestamp) -> RunOutcome {
     }
 }
 
-/// The same outcome, with up to a tenth added to the delay that a target asked for, so that tasks
-/// it refused together do not return together. `random` is any number.
+/// Adds up to a tenth to the delay that a target asked for, so that tasks that it refused together
+/// do not return together. `random` is any number.
 pub(crate) fn spread_retry_after(mut outcome: RunOutcome, jitter: Jitter, random: u64) -> RunOutcome {
     if let (RunOutcome::Failed(RunFailure { retry_after_millis: Some(asked), .. }), Jitter::Full) =
         (&mut outcome, jitter)

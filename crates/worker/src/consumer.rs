@@ -1,12 +1,12 @@
-//! The loop of the worker role: receives messages, starts runs in batches, and lets each run go.
+//! The loop of the worker role: receives messages and starts their runs, in batches.
 //!
-//! A received message takes a call slot, since all calls together are bounded. The store starts all
-//! waiting runs in one call, and then the messages are acknowledged: from now on the task's hold
-//! protects the run, not the broker. [`Executor::run`] is the rest of the run.
+//! [`Executor::run`] is the rest of a run. A received message takes a call slot, which bounds all
+//! calls together. The store starts all waiting runs in one call, and then the messages are
+//! acknowledged. Invariant: from then on the task's hold protects the run, not the broker.
 //!
-//! The end has phases, by the clock. First nothing more is received, and what waits in a broker
-//! that ends with this process is given back. When the drain is over, calls are cut off and given
-//! back. Until the flush is over, outcomes are written. Then [`Consumer::run`] returns.
+//! The shutdown has phases, by the clock. First the loop receives nothing more, and gives back the
+//! messages in a broker that ends with this process. After the drain it aborts the calls and gives
+//! them back. It still settles runs until the flush is over. Then [`Consumer::run`] returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,17 +61,17 @@ pub struct Config {
     pub pool: String,
     /// The name under which it runs tasks.
     pub worker: String,
-    /// The most calls at a time.
+    /// The maximum number of calls at a time.
     pub concurrency: usize,
-    /// The most runs that are started or settled in one call to the store.
+    /// The maximum number of runs that are started or settled in one call to the store.
     pub batch: usize,
-    /// How long after its timeout the node keeps a run, so that its outcome can be written.
+    /// How long after its timeout the node holds a run, so that it can settle it.
     pub grace: Duration,
-    /// How long calls may go on after the order to stop.
+    /// How long calls may continue after the shutdown began.
     pub drain: Duration,
-    /// How long after the drain outcomes are still written.
+    /// How long after the drain runs are still settled.
     pub flush: Duration,
-    /// The broker ends with this process: what waits in it is given back at the end.
+    /// Whether the broker ends with this process: then its messages are given back at the end.
     pub broker_ends_with_us: bool,
 }
 
@@ -91,7 +91,7 @@ impl Config {
     }
 }
 
-/// What became of the runs and messages that the worker had when it was told to stop.
+/// What became of the runs and messages that the worker had at the shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Calls that ended by themselves during the drain.
@@ -100,11 +100,11 @@ pub struct Report {
     pub given_back: usize,
 }
 
-/// The most runs that are started in one call. Messages that come meanwhile wait for it, and the
-/// store serves a small call before large ones.
+/// The maximum number of runs that are started in one call. Messages that arrive meanwhile wait for
+/// it, and the store serves a small call before large ones.
 const START_MAX: usize = 64;
 
-/// How far this node's clock may be behind the store's when it judges whether it still holds a
+/// How far this node's clock may be behind the store's when it decides whether it still holds a
 /// task.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
@@ -127,7 +127,8 @@ impl Consumer {
         }
     }
 
-    /// Works until told to stop, or until the broker is closed; returns when every run is settled.
+    /// Runs until `shutdown` is cancelled or the broker is closed; returns when every run is
+    /// settled.
     pub async fn run(self, shutdown: CancellationToken) -> Report {
         let phases = ShutdownPhases::new(shutdown, self.config.drain, self.config.flush);
         let (finished, outcomes) = mpsc::channel(self.config.concurrency.max(1));
@@ -149,8 +150,8 @@ impl Consumer {
         Report { drained, given_back }
     }
 
-    /// Passes every message through the steps of its run: receive, start, run (call, judge,
-    /// settle).
+    /// The run of a webhook: receive → start → call → judge → settle. The last three are
+    /// [`Executor::run`], which runs as a task of its own.
     async fn consume(
         &self,
         subscription: &mut Box<dyn Subscription>,
@@ -170,8 +171,9 @@ impl Consumer {
         }
     }
 
-    /// Waits for a call slot and a delivery, and adds what waits already. None when the broker was
-    /// closed. Dropping the future loses nothing: it does not wait once it has a delivery.
+    /// Waits for a call slot and a message, and adds the messages that wait already. None when the
+    /// broker was closed. Dropping the future loses nothing: it does not wait once it has a
+    /// message.
     async fn receive(&self, subscription: &mut Box<dyn Subscription>) -> Option<Vec<ReceivedMessage>> {
         let call_slot = Arc::clone(&self.call_slots).acquire_owned().await.ok()?;
         let mut received = vec![self.received(subscription.recv().await?, call_slot)];
@@ -190,7 +192,7 @@ impl Consumer {
     }
 
     /// Starts the runs in the store, and returns those that started. The other tasks were given
-    /// back, cancelled or started elsewhere.
+    /// back, cancelled or started by another node.
     async fn start(&self, received: Vec<ReceivedMessage>, phases: &ShutdownPhases) -> Vec<StartedRun> {
         let mut started = Vec::with_capacity(received.len());
         let mut batches = vec![received];
@@ -206,7 +208,7 @@ impl Consumer {
                         started.extend(task.map(|task| self.started(task, call_slot, target_slot)));
                     }
                 }
-                // One task that cannot be read must not hold up the others of its batch.
+                // One unreadable task must not hold up the others of its batch.
                 Err(RetryError::Permanent(_)) if received.len() > 1 => {
                     batches.extend(received.into_iter().map(|one| vec![one]));
                 }
@@ -217,8 +219,7 @@ impl Consumer {
                         one.delivery.ack();
                     }
                 }
-                // Neither the store nor this process is there any more: the reaper takes the tasks
-                // back.
+                // The flush is over: the reaper takes the tasks back.
                 Err(RetryError::OutOfTime) => {}
             }
         }
@@ -240,7 +241,7 @@ impl Consumer {
         StartedRun { task, held_until: Instant::now() + held_for, call_slot, target_slot }
     }
 
-    /// Gives back what waits in a broker that ends with this process; returns how many tasks.
+    /// Gives back the messages of a broker that ends with this process; returns how many.
     async fn give_back_waiting(&self, subscription: &mut Box<dyn Subscription>, phases: &ShutdownPhases) -> usize {
         let mut given_back = 0;
         while self.config.broker_ends_with_us && !phases.give_up.is_cancelled() {
@@ -263,7 +264,7 @@ impl Consumer {
         given_back
     }
 
-    /// None when told to stop before the broker answered.
+    /// None if the shutdown began before the broker answered.
     async fn subscribe(&self, phases: &ShutdownPhases) -> Option<Box<dyn Subscription>> {
         for failures in 1.. {
             match self.deps.broker.subscribe(&self.config.pool, self.batch()).await {
@@ -310,16 +311,16 @@ impl Consumer {
     }
 }
 
-/// The phases of the end. They follow each other by the clock, so that a call that hangs delays
-/// none.
+/// The phases of the shutdown. They follow each other by the clock, so a call that hangs delays
+/// none of them.
 struct ShutdownPhases {
     /// Receive nothing more.
     shutdown: CancellationToken,
-    /// Cut off the calls that still run.
+    /// Abort the calls that still run.
     abort: CancellationToken,
     /// Do not call the store again.
     give_up: CancellationToken,
-    /// Ends the clock with the worker.
+    /// Ends the timer with the worker.
     _ended: tokio_util::sync::DropGuard,
 }
 

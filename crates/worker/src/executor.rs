@@ -1,7 +1,7 @@
-//! One run, step by step: call the target, judge its answer, hand the outcome to the settler.
+//! One run, step by step: call the target, judge its answer, settle the outcome.
 //!
-//! The consumer spawns [`Executor::run`] for every task that it has started. Invariant: the slot at
-//! the target is free as soon as the call is over, whatever came of it.
+//! The consumer spawns [`Executor::run`] for every run that it has started. Invariant: the slot at
+//! the target is free as soon as the call is over, whatever its result is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use crate::webhook::Webhooks;
 /// The longest wait for a run, whatever its task's timeout is.
 pub(crate) const RUN_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// A run that has begun in the store, and what it takes up here.
+/// A run that has started in the store, and the slots that it uses here.
 pub(crate) struct StartedRun {
     pub(crate) task: Task,
     /// No other node takes the task before this.
@@ -39,7 +39,7 @@ pub(crate) struct Executor {
     pub(crate) stats: Arc<WorkerStats>,
     /// Where finished runs go.
     pub(crate) settler: mpsc::Sender<FinishedRun>,
-    /// Cancelled when the worker is to end.
+    /// Cancelled when the shutdown begins.
     pub(crate) shutdown: CancellationToken,
     /// Cancelled when calls must end at once.
     pub(crate) abort: CancellationToken,
@@ -48,7 +48,7 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Runs a task that has begun.
+    /// Call → judge → settle.
     pub(crate) async fn run(self: Arc<Self>, run: StartedRun) {
         let StartedRun { task, held_until, call_slot, target_slot } = run;
         let result = self.call(&task).await;
@@ -59,8 +59,7 @@ impl Executor {
         drop(call_slot);
     }
 
-    /// Calls the webhook within the task's timeout. None if the worker had to end before the
-    /// answer.
+    /// Calls the webhook within the task's timeout. None if the call was aborted.
     async fn call(&self, task: &Task) -> Option<WebhookResult> {
         if self.abort.is_cancelled() {
             return None;
@@ -76,7 +75,7 @@ impl Executor {
         }
     }
 
-    /// What the answer means for the task. Without one, the node gives the task back.
+    /// What the result means for the task. Without one, the node gives the task back.
     fn judge(&self, task: &Task, result: Option<WebhookResult>) -> RunOutcome {
         let Some(result) = result else { return RunOutcome::GivenBack };
         if self.shutdown.is_cancelled() {
@@ -85,10 +84,10 @@ impl Executor {
         spread_retry_after(judge(result, self.clock.now()), task.body.retry_policy.jitter, rand::random())
     }
 
-    /// Hands the outcome to the settler, which writes it.
+    /// Hands the outcome to the settler, which writes it in a batch.
     async fn settle(&self, finished: FinishedRun) {
         if let Err(unsent) = self.settler.send(finished).await {
-            tracing::error!(task.id = %unsent.0.id, "cannot settle a run: the settler has ended; the reaper will take it");
+            tracing::error!(task.id = %unsent.0.id, "cannot settle a run: the settler has ended; the reaper will take it back");
         }
     }
 }

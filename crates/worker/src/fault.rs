@@ -1,4 +1,4 @@
-//! Finds out of the HTTP client's nested errors what went wrong with a call.
+//! Finds the cause of a failed call in the nested errors of the HTTP client.
 //!
 //! The webhook client calls [`classify`] for every error of its own.
 

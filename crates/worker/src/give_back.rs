@@ -14,9 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::consumer::Deps;
 use crate::retry::retry;
 
-/// Gives back those tasks of the messages that are still queued at the message's version; returns
-/// how many. Their attempts are not counted. The reaper finds those that cannot be given back
-/// before `stop`.
+/// Gives back the tasks that are still queued at their message's version; returns how many. Their
+/// attempts are not counted. The reaper takes back those that cannot be given back before `stop`.
 pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &CancellationToken) -> usize {
     let mut by_tenant: BTreeMap<String, Vec<(TaskId, u64)>> = BTreeMap::new();
     for message in messages {
@@ -24,7 +23,7 @@ pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &Cancel
     }
     let mut changes: Vec<(TaskId, Change)> = Vec::new();
     for (tenant, queued) in by_tenant {
-        // Only the task itself knows its number of attempts.
+        // A message does not have the number of attempts, so the task is read.
         let call = || deps.store.get(&tenant, queued.iter().map(|(id, _)| *id).collect());
         let tasks = retry("cannot read tasks", None, stop, call).await.unwrap_or_default();
         let now = deps.clock.now();

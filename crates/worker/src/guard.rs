@@ -1,9 +1,9 @@
 //! Keeps webhooks out of networks they may not reach.
 //!
 //! The webhook client asks it before every call. A host that is an address is checked before
-//! anything is sent. A host name is resolved here, and the HTTP client gets only addresses that may
-//! be called. It connects to the addresses that were checked, so a name that changes in between
-//! gains nothing.
+//! anything is sent. A host name is resolved here, and the HTTP client gets only the addresses that
+//! may be called. Invariant: it connects to an address that was checked, so a name that changes in
+//! between gains nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use punctual_core::networks::{AllowedNetworks, is_forbidden};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
-/// Addresses of one name that are tried; the rest of a longer list is not worth the wait.
+/// The maximum number of addresses of one name that are tried; more are not worth the wait.
 const ADDRESSES_MAX: usize = 16;
 
 /// Checks targets (see the module). Cheap to clone.

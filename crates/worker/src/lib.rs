@@ -1,8 +1,13 @@
 //! The worker role: receives the messages of the dispatcher, calls webhooks, and settles the runs.
 //!
-//! A run passes these modules. [`consumer`] receives its message and starts the run in the store.
-//! `executor` has [`webhook`] call the target, if [`guard`] allows it. [`answer`] judges the
-//! answer, and `settler` writes the outcome, in batches.
+//! The run of a webhook, step by step:
+//!
+//! | step | where |
+//! |---|---|
+//! | receive its message, start it in the store | [`consumer`] |
+//! | call the target, if [`guard`] allows it | `executor`, [`webhook`] |
+//! | judge the answer | `executor`, [`answer`] |
+//! | settle, in batches | `executor`, `settler` |
 
 pub mod answer;
 pub mod consumer;

@@ -14,8 +14,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(callback.headers.len() + 16);
     for (name, value) in &callback.headers {
-        // They were checked at submission, and are checked again, since a store may be edited by
-        // hand.
+        // They were checked at submission. A store may be edited by hand, so they are checked
+        // again.
         if let (false, Ok(name), Ok(value)) =
             (reserved_header(name), HeaderName::try_from(name), HeaderValue::try_from(value))
         {
@@ -54,8 +54,8 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: String) {
     }
 }
 
-/// A trace of its own for each run. It is marked as sampled, since most receivers record nothing
-/// under a parent that was not.
+/// A new trace for each run. It is marked as sampled, since most receivers record nothing under a
+/// parent that is not.
 fn traceparent(trace: u128, span: u64) -> String {
     format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1))
 }

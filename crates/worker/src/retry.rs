@@ -24,7 +24,7 @@ pub(crate) enum RetryError {
 }
 
 /// Makes `call` until it succeeds, its error is permanent, `deadline` has passed or `stop` is
-/// cancelled. `failure` says what failed; it is logged at the first failure.
+/// cancelled. `failure` names what failed; it is logged at the first failure.
 pub(crate) async fn retry<T, F>(
     failure: &str,
     deadline: Option<Instant>,

@@ -1,9 +1,9 @@
-//! Writes the outcomes of webhook runs, many in one call to the store.
+//! Settles webhook runs, many in one call to the store.
 //!
-//! The consumer starts it; executors send it [`FinishedRun`]s. Whatever arrives while one batch is
-//! written is the next batch. A change that finds its task changed is a normal end: the reaper took
-//! the run back, or it was cancelled. Calls to a store that fails are retried for as long as this
-//! node holds the task; after that the reaper has it.
+//! The consumer starts it, and executors send it [`FinishedRun`]s. The runs that arrive during one
+//! batch are the next batch. If a task has changed meanwhile, that is normal: the reaper took it
+//! back, or it was cancelled. Invariant: a call that fails is retried only while this node holds
+//! the task; after that the reaper takes it back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::Lane;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::run_end::{RunEnd, RunOutcome};
-use punctual_core::state::{By, Change, Event, Position, transition};
+use punctual_core::state::{By, Change, Position};
 use punctual_core::store::{Applied, Beat, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::{Actor, Trail};
 use punctual_scheduler::breakers::{Circuits, EndedRun};
+use punctual_scheduler::settle::stop_if_asked;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::retry::{RetryError, retry};
 use crate::stats::WorkerStats;
 
-/// A run that is over, to be written.
+/// A run that has ended and is not settled yet.
 #[derive(Debug)]
 pub(crate) struct FinishedRun {
     pub(crate) id: TaskId,
@@ -59,12 +60,12 @@ pub(crate) struct WebhookSettler {
     pub(crate) stats: Arc<WorkerStats>,
     /// The breakers, which count how runs end.
     pub(crate) circuits: Arc<Circuits>,
-    /// The most changes in one call.
+    /// The maximum number of changes in one call.
     pub(crate) batch: usize,
 }
 
 impl WebhookSettler {
-    /// Settles what arrives until every sender is gone; after `give_up` the store is not called
+    /// Settles runs until every sender is dropped; after `give_up` it does not call the store
     /// again. Returns how many tasks were given back.
     pub(crate) async fn run(self, mut finished: mpsc::Receiver<FinishedRun>, give_up: CancellationToken) -> usize {
         let mut batch = Vec::new();
@@ -75,7 +76,7 @@ impl WebhookSettler {
         given_back
     }
 
-    /// Writes a batch; returns how many tasks were given back.
+    /// Settles a batch; returns how many tasks were given back.
     async fn settle(&self, batch: Vec<FinishedRun>, give_up: &CancellationToken) -> usize {
         let (accepted, ended) = batch.into_iter().partition(|finished| finished.outcome == RunOutcome::Accepted);
         self.detach(accepted, give_up).await;
@@ -87,7 +88,7 @@ impl WebhookSettler {
         ends.into_iter().filter(|end| *end == RunEnd::GivenBack).count()
     }
 
-    /// Unties accepted runs from this node: they go on at their target, and must outlive this
+    /// Detaches accepted runs from this node: they continue at their target and outlive this
     /// process.
     async fn detach(&self, accepted: Vec<FinishedRun>, give_up: &CancellationToken) {
         if accepted.is_empty() {
@@ -112,7 +113,7 @@ impl WebhookSettler {
         self.circuits.count(accepted.iter().map(|run| ended_run(&run.lane, run.id, RunEnd::Accepted, None)));
     }
 
-    /// The write that ends a run; none if its task cannot take the outcome.
+    /// The write that ends a run; none if its state does not allow the outcome.
     fn end_write(&self, finished: FinishedRun) -> Option<EndWrite> {
         let actor = match finished.outcome {
             RunOutcome::GivenBack => Actor::Node,
@@ -125,8 +126,8 @@ impl WebhookSettler {
         Some(EndWrite { id, lane, token: position.version, change, end, held_until })
     }
 
-    /// Applies changes; returns the ends of those that were applied, and the writes that came too
-    /// late.
+    /// Applies writes; returns the ends of those that were applied, and the writes that lost to
+    /// another writer.
     async fn apply(&self, writes: Vec<EndWrite>, give_up: &CancellationToken) -> (Vec<RunEnd>, Vec<EndWrite>) {
         let (mut ends, mut lost) = (Vec::new(), Vec::new());
         let mut batches = vec![writes];
@@ -151,7 +152,7 @@ impl WebhookSettler {
                         }
                     }
                 }
-                // One task that cannot be read must not hold up the others of its batch.
+                // One unreadable task must not hold up the others of its batch.
                 Err(RetryError::Permanent(_)) if writes.len() > 1 => {
                     batches.extend(writes.into_iter().map(|write| vec![write]));
                 }
@@ -159,18 +160,15 @@ impl WebhookSettler {
                     tracing::error!(error = %error, task.id = %writes[0].id, "cannot settle a run; the reaper will take it back");
                 }
                 Err(RetryError::OutOfTime) => {
-                    tracing::warn!(
-                        runs = writes.len(),
-                        "could not settle runs in time; the reaper will take them back"
-                    );
+                    tracing::warn!(runs = writes.len(), "cannot settle runs in time; the reaper will take them back");
                 }
             }
         }
         (ends, lost)
     }
 
-    /// Reads tasks that have changed meanwhile, and stops those that were asked to stop. The
-    /// outcomes of the others are stale.
+    /// Reads the tasks of lost writes, and stops those that were asked to stop. The outcomes of the
+    /// others are stale.
     async fn stop_cancelled(&self, lost: Vec<EndWrite>, give_up: &CancellationToken) {
         let mut by_tenant: BTreeMap<String, Vec<EndWrite>> = BTreeMap::new();
         for write in lost {
@@ -182,7 +180,8 @@ impl WebhookSettler {
             let tasks = retry("cannot read tasks", deadline, give_up, call).await.unwrap_or_default();
             let mut stops = Vec::new();
             for (write, task) in writes.into_iter().zip(tasks) {
-                if let Some(stop) = task.and_then(|task| self.stop(&task, write.token)) {
+                let by = By { now: self.clock.now(), node: self.node, actor: self.worker() };
+                if let Some(stop) = task.and_then(|task| stop_if_asked(&task.position, write.token, &by)) {
                     stops.push(EndWrite { change: stop, end: RunEnd::Cancelled, ..write });
                 } else {
                     tracing::debug!(task.id = %write.id, token = write.token, "discarded a stale outcome");
@@ -198,20 +197,12 @@ impl WebhookSettler {
         }
     }
 
-    fn stop(&self, task: &Task, token: u64) -> Option<Change> {
-        if !task.position.is_asked_to_stop(token) {
-            return None;
-        }
-        let by = By { now: self.clock.now(), node: self.node, actor: self.worker() };
-        transition(&task.position, Event::Stopped, &by).ok()
-    }
-
     fn worker(&self) -> Actor<'_> {
         Actor::Worker(self.worker.as_str().into())
     }
 }
 
-/// A run for its breakers, with the error in the steps that ended it.
+/// A run for the breakers, with the error in the steps that ended it.
 fn ended_run<'a>(lane: &'a Lane, task: TaskId, end: RunEnd, steps: Option<&'a Trail>) -> EndedRun<'a> {
     let steps = steps.filter(|_| end.is_failure());
     let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);

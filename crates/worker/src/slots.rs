@@ -1,14 +1,14 @@
 //! The slot that a dispatched message takes at its target, freed on drop.
 //!
-//! The dispatcher takes the slot when it publishes a message; the consumer frees it. Every delivery
-//! becomes a [`TargetSlot`] when it is received, so no way through the worker can forget it.
+//! The dispatcher takes the slot when it publishes a message. Invariant: every received delivery is
+//! a [`TargetSlot`] until its call is over, so the worker cannot forget to free it.
 
 use std::sync::Arc;
 
 use punctual_core::broker::Message;
 use punctual_scheduler::targets::{Slot, Targets};
 
-/// A slot at a target; dropped, it is free.
+/// A slot at a target; it is free when this is dropped.
 pub(crate) struct TargetSlot {
     targets: Arc<Targets>,
     slot: Slot,

@@ -1,6 +1,7 @@
-//! The worker's counters, which the node carries over to its metrics.
+//! The worker's counters, which the node copies to its metrics.
 //!
-//! Plain atomics: no metrics library is known here. Every run counts once, by its [`RunEnd`].
+//! They are plain atomics, without a metrics library. Invariant: every run counts once, by its
+//! [`RunEnd`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! Calls webhooks: one pooled client for all targets.
 //!
-//! The executor calls it. Whatever a target does, a call takes no longer than the task's timeout
-//! and no more memory than a result may. It goes nowhere else: no redirects, no proxies, no
-//! cookies, no decompression.
+//! The executor calls it. Invariant: whatever a target does, a call takes no longer than the task's
+//! timeout and no more memory than a result may. It follows no redirects, uses no proxies and no
+//! cookies, and decompresses nothing.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ use crate::request;
 pub struct WebhookConfig {
     /// The special networks that may be called.
     pub allowed: AllowedNetworks,
-    /// How long a connection may take to be made, name resolution and TLS included.
+    /// The maximum time to connect, name resolution and TLS included.
     pub connect_timeout: Duration,
     /// Bytes read of an answer; a larger one has no result. At most [`limits::RESULT`] are used.
     pub response_bytes: usize,
-    /// Connections kept open for each target while they are not used.
+    /// The maximum number of idle connections that are kept for each target.
     pub idle_per_target: usize,
-    /// How long they are kept.
+    /// How long idle connections are kept.
     pub idle_timeout: Duration,
 }
 
@@ -54,7 +54,7 @@ pub struct Webhooks {
     response_bytes: usize,
 }
 
-/// The client could not be built.
+/// The client cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the webhook client cannot be built: {0}")]
 pub struct WebhookClientError(#[from] reqwest::Error);

@@ -36,8 +36,8 @@ impl OpenBreakers {
         self.tenants.get(&key.tenant)?.get(&key.target)
     }
 
-    /// The breakers over a tenant's tasks to a target, or over its pulled tasks if `target` is empty:
-    /// the tenant's, and the target's own.
+    /// The breakers over a tenant's tasks to a target, or over its pulled tasks if `target` is
+    /// empty: the tenant's, and the target's own.
     pub fn over<'a>(&'a self, tenant: &str, target: &str) -> impl Iterator<Item = &'a OpenBreaker> + use<'a> {
         let of_tenant = self.tenants.get(tenant);
         let own = of_tenant.filter(|_| !target.is_empty()).and_then(|targets| targets.get(target));

@@ -62,8 +62,8 @@ pub struct BreakerWatch {
 }
 
 impl BreakerWatch {
-    /// Keeps `circuits` in step with `store`, and wakes the dispatcher through `hints` when a breaker
-    /// opens or closes.
+    /// Keeps `circuits` in step with `store`, and wakes the dispatcher through `hints` when a
+    /// breaker opens or closes.
     pub fn new(
         store: Arc<dyn SidePorts>,
         circuits: Arc<Circuits>,

@@ -1,7 +1,7 @@
 //! How the lanes of a claim are split between the bands of its tenant. Pure.
 //!
-//! The pull and the push side call it. A claim names each lane first with its part of its band's
-//! share, and then all lanes without a bound, so that nothing is left unclaimed for a share's sake.
+//! The pull side and the push side call it. A claim names each lane first with its part of its
+//! band's share, and then all lanes without a bound. So no task stays unclaimed because of a share.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use punctual_core::time::Timestamp;
 use crate::fairness::{Aging, Band, BandWeights, Credits};
 use crate::lanes::{Lanes, Rank};
 
-/// A lane that may be claimed from, and how urgent it is by now, aging counted.
+/// A lane that may be claimed from, in the order of its effective priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LaneCandidate {
     less_urgent: u8,
@@ -36,7 +36,7 @@ pub(super) struct BandSplit {
     pub tenant: String,
     /// The lanes of the claim and their bands.
     pub bands: HashMap<LaneId, Band>,
-    /// None: all lanes are of one band, and there is nothing to split.
+    /// None if all lanes are of one band.
     pub shares: Option<[usize; 3]>,
 }
 
@@ -52,8 +52,8 @@ impl BandShares {
         Self { weights, credits: HashMap::new() }
     }
 
-    /// The lanes of a claim of up to `limit` tasks, from candidates in their order. Each band gets
-    /// at most what `band_max` says.
+    /// The lanes of a claim of at most `limit` tasks, from candidates in their order. Each band
+    /// gets at most its `band_max`.
     pub fn split(
         &mut self,
         tenant: &str,
@@ -79,14 +79,15 @@ impl BandShares {
         (first.chain(unbounded).collect(), split(Some(shares)))
     }
 
-    /// Claims failed: nothing was taken.
+    /// Gives back the shares of claims that failed.
     pub fn reconcile_failed(&mut self, splits: &[BandSplit], lanes: &Lanes) {
         for split in splits {
             self.reconcile(split, None, lanes);
         }
     }
 
-    /// Settles what a claim took against its shares. The lanes have taken in its answer already.
+    /// Compares what a claim took with its shares, and keeps the difference as credit. The lanes
+    /// must have been corrected by the answer.
     pub fn reconcile(&mut self, split: &BandSplit, claimed: Option<&Claimed>, lanes: &Lanes) {
         let Some(shares) = split.shares else { return };
         let Some(credits) = self.credits.get_mut(&split.tenant) else { return };

@@ -1,8 +1,8 @@
 //! The claim calls under way.
 //!
-//! A claim is a call to the store. While it lasts the dispatcher goes on with everybody else: a
-//! tenant that wants one task does not wait for another's thousand. Each call's scope is marked in
-//! [`Lanes`](crate::lanes::Lanes) until its answer is taken in.
+//! A claim is a call to the store. The dispatcher continues meanwhile, so a tenant that wants one
+//! task does not wait for another tenant's thousand. Invariant: the scope of a call is marked in
+//! [`Lanes`](crate::lanes::Lanes) until its answer is handled.
 
 use std::collections::HashMap;
 
@@ -13,16 +13,16 @@ use super::bands::BandSplit;
 use crate::lanes::ClaimScope;
 use crate::waiting_polls::PollNumber;
 
-/// Calls that are under way at a time, at most, before none is made for pull workers.
+/// The maximum number of calls under way before none is launched for pull workers.
 const CALLS_MAX: usize = 32;
 
-/// A call: which lanes it may touch, and for whom it claims.
+/// A call: the lanes it may touch, and its purpose.
 pub(super) struct ClaimCall {
     pub scope: ClaimScope,
     pub purpose: ClaimPurpose,
 }
 
-/// For whom a call claims.
+/// What a call claims for.
 pub(super) enum ClaimPurpose {
     /// Pull workers: one claim for each poll.
     Pull { splits: Vec<BandSplit>, polls: Vec<PollNumber> },
@@ -30,7 +30,7 @@ pub(super) enum ClaimPurpose {
     Push(Vec<BandSplit>),
     /// Webhooks of the backlog.
     Backlog(Vec<BandSplit>),
-    /// The probe of a breaker; for this poll if its lane is pulled.
+    /// The probe of a breaker, for this poll if its lane is pulled.
     Probe { poll: Option<PollNumber> },
 }
 
@@ -40,7 +40,7 @@ pub(super) struct ClaimResult {
     pub answers: Result<Vec<Claimed>, StoreError>,
 }
 
-/// The calls under way, and those that were answered and not taken in yet.
+/// The calls under way, and those that were answered and not handled yet.
 #[derive(Default)]
 pub(super) struct ClaimCalls {
     calls: JoinSet<Result<Vec<Claimed>, StoreError>>,
@@ -49,7 +49,7 @@ pub(super) struct ClaimCalls {
 }
 
 impl ClaimCalls {
-    /// Makes a call.
+    /// Launches a call.
     pub fn launch(
         &mut self,
         call: ClaimCall,
@@ -59,8 +59,8 @@ impl ClaimCalls {
         self.under_way.insert(claim.id(), call);
     }
 
-    /// Returns when a call has been answered; never while none is under way. Dropping this loses
-    /// nothing.
+    /// Returns when a call has been answered; never while none is under way. Dropping the future
+    /// loses nothing.
     pub async fn wait(&mut self) {
         if !self.answered.is_empty() {
             return;
@@ -77,22 +77,22 @@ impl ClaimCalls {
         }
     }
 
-    /// The calls that were answered since the last time.
+    /// The calls that were answered since the last call of this.
     pub fn take_answered(&mut self) -> Vec<ClaimResult> {
         std::mem::take(&mut self.answered)
     }
 
-    /// Whether no call is under way, and none was answered and not taken in.
+    /// Whether no call is under way, and no answer is left to handle.
     pub fn is_empty(&self) -> bool {
         self.under_way.is_empty() && self.answered.is_empty()
     }
 
-    /// Whether an answer is there to be taken in.
+    /// Whether an answer is left to handle.
     pub fn has_answer(&self) -> bool {
         !self.answered.is_empty()
     }
 
-    /// Whether no further call may be made for pull workers.
+    /// Whether no further call may be launched for pull workers.
     pub fn is_full(&self) -> bool {
         self.under_way.len() >= CALLS_MAX
     }

@@ -20,7 +20,7 @@ use crate::breakers::EndedRun;
 use crate::fairness::Aging;
 use crate::lanes::{ClaimScope, Lanes};
 
-/// Pauses after claims that took nothing although something was due.
+/// Pauses after claims that took nothing although a task was due.
 pub(super) const FUTILE_CLAIMS: ExponentialBackoff =
     ExponentialBackoff::new(Duration::from_millis(4), Duration::from_millis(1_024)).with_jitter(0.0);
 
@@ -31,7 +31,7 @@ pub(super) struct DispatchCore {
     pub lanes: Lanes,
     pub calls: ClaimCalls,
     pub aging: Aging,
-    /// Claims in a row that took nothing although something was due, and when to try again.
+    /// How many claims in a row took nothing although a task was due, and when to try again.
     futile_claims: u32,
     retry_at: Option<Instant>,
 }
@@ -55,13 +55,13 @@ impl DispatchCore {
         self.deps.clock.now()
     }
 
-    /// Makes claims in one call.
+    /// Launches claims in one call.
     pub fn launch(&mut self, scope: ClaimScope, purpose: ClaimPurpose, claims: Vec<Claim>) {
         let store = Arc::clone(&self.deps.store);
         self.launch_call(scope, purpose, async move { store.claim(claims).await });
     }
 
-    /// Makes a call that claims.
+    /// Launches a call that claims.
     pub fn launch_call(
         &mut self,
         scope: ClaimScope,
@@ -72,15 +72,15 @@ impl DispatchCore {
         self.calls.launch(ClaimCall { scope, purpose }, claim);
     }
 
-    /// A task of this lane waits and is due then. While a claim is at the lane the hint waits: the
-    /// claim's answer may be older.
+    /// Takes a hint: a task of this lane is due at `due_at`. While a claim is at the lane, the hint
+    /// waits, since the claim's answer may be older.
     pub fn take_hint(&mut self, lane: &Arc<Lane>, due_at: Timestamp) {
         if !self.lanes.defer(lane, due_at) && self.deps.owned.concerns(&lane.key) {
             self.lanes.note(lane, due_at, self.deps.clock.now());
         }
     }
 
-    /// Takes in what a claim's answer says about its lanes; returns whether anything moved.
+    /// Corrects the lanes by a claim's answer; returns whether a task or a lane has moved.
     pub fn correct_lanes(&mut self, answer: &Claimed) -> bool {
         let now = self.now();
         let mut moved = !answer.tasks.is_empty();
@@ -93,14 +93,14 @@ impl DispatchCore {
         if moved {
             self.futile_claims = 0;
         } else if !answer.next_due.is_empty() {
-            // Another node has the tasks in hand, or they became due while the claim was under way.
+            // Another node is claiming the tasks, or they became due during the claim.
             self.futile_claims = self.futile_claims.saturating_add(1);
             self.retry_at = Some(Instant::now() + FUTILE_CLAIMS.longest_pause(self.futile_claims));
         }
         moved
     }
 
-    /// Takes lanes out whose queues let nothing more through.
+    /// Limits the lanes whose queues let no more tasks through.
     pub fn limit(&mut self, answer: &Claimed, now: Timestamp) {
         for limited in &answer.limited {
             self.lanes.limit(limited.lane, limited.until, now);
@@ -112,7 +112,7 @@ impl DispatchCore {
         self.retry_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Forgets the retry if its time has come: the pass that has begun is it.
+    /// Forgets the retry if it is due: this pass is the retry.
     pub fn retry(&mut self) {
         self.retry_at = self.retry_at.filter(|at| *at > Instant::now());
     }
@@ -122,22 +122,22 @@ impl DispatchCore {
         self.lanes.next_wakeup().map(|at| at.duration_from(self.now()))
     }
 
-    /// Gives claimed tasks back that nobody takes. They are not counted as attempts.
+    /// Gives back claimed tasks that no worker takes. They are not counted as attempts.
     pub async fn give_back(&self, tasks: Vec<Task>, due_at: Timestamp) {
         if tasks.is_empty() {
             return;
         }
         let now = self.now();
         let give_back = |task: &Task| {
-            // A task claimed ahead of its time stays due at that time, and its run does not end
-            // before it began.
+            // A task that was claimed ahead keeps its due time, and its run does not end before it
+            // began.
             let by = By { now: now.max(task.due_at), node: self.deps.node, actor: Actor::Scheduler };
             let event = Event::GiveBack(due_at.max(task.due_at));
             Some((task.id, transition(&task.position, event, &by).ok()?))
         };
         let changes = tasks.iter().filter_map(give_back).collect();
         if let Err(error) = self.deps.store.apply(changes).await {
-            tracing::warn!(error = %error, tasks = tasks.len(), "cannot give tasks back; the reaper will");
+            tracing::warn!(error = %error, tasks = tasks.len(), "cannot give tasks back; the reaper will take them back");
             return;
         }
         self.deps.circuits.count(tasks.iter().map(EndedRun::given_back));

@@ -1,8 +1,8 @@
-//! What a pass claims for webhooks: which lanes, how many tasks of each, and in which terms. Pure.
+//! The plan of a pass for webhooks: which lanes, how many tasks of each, and in which terms. Pure.
 //!
-//! The push side is the only caller. Slots are given out one by one. The next one goes to the
-//! tenant that has fewest for its weight, at the target or of all slots; of several, to the one
-//! that was served least of late.
+//! The push side is the only caller. The plan gives out slots one by one. The next slot goes to the
+//! tenant that has the fewest for its weight, at the target or of all slots; among several, to the
+//! tenant whose clock is behind.
 //!
 //! Invariant: a plan never exceeds the broker's room, nor what targets, tenants and bands may have.
 
@@ -19,16 +19,16 @@ use crate::fairness::{Band, TenantClocks};
 use crate::ownership::OwnershipTerm;
 use crate::targets::{Targets, TenantSlots};
 
-/// Lanes that a pass takes from.
+/// The maximum number of lanes that a pass claims from.
 pub(super) const PLAN_LANES_MAX: usize = 256;
 
-/// Lanes to claim from, as far as there is room and their tenants and targets have slots. Lanes of
-/// one tenant and target share a claim.
+/// The lanes to claim from, as far as there is room and their tenants and targets have slots. Lanes
+/// of one tenant and target share a claim.
 pub(super) struct PushPlan<'a> {
     targets: &'a Targets,
     clocks: &'a TenantClocks,
     room: usize,
-    /// The slots that are free.
+    /// How many slots are free.
     free: usize,
     free_of_band: [usize; 3],
     parts: Vec<PlanPart<'a>>,
@@ -37,12 +37,12 @@ pub(super) struct PushPlan<'a> {
     taken_at: HashMap<&'a str, usize>,
     /// The slots of each tenant at each target, with those planned here.
     at_target: HashMap<(&'a str, &'a str), usize>,
-    /// The slots of each tenant in all, with those planned here, and how many of them are.
+    /// The slots of each tenant in all, with those planned here, and how many are planned here.
     in_all: HashMap<&'a str, (usize, usize)>,
     lanes: usize,
 }
 
-/// The lanes of a tenant and a target, and the instant from which on their tasks are claimed.
+/// The lanes of a tenant and a target, and the lower bound of `due_at` for their claim.
 struct PlanPart<'a> {
     tenant: &'a str,
     target: &'a str,
@@ -57,9 +57,9 @@ struct PlanPart<'a> {
 struct SlotOrder {
     /// How many slots its tenant has, for its weight.
     level: u128,
-    /// What the clock of its tenant shows.
+    /// The clock of its tenant.
     clock: i64,
-    /// What the part has been given already.
+    /// How many slots the part has been given.
     limit: usize,
     part: usize,
 }
@@ -85,8 +85,8 @@ impl<'a> PushPlan<'a> {
         self.room == 0 || self.lanes >= PLAN_LANES_MAX
     }
 
-    /// Adds what is due from `from` on of a lane; false if its tenant, its band or its target has
-    /// no slot.
+    /// Adds the tasks of a lane that are due from `from` on. False if its tenant, its band or its
+    /// target has no slot.
     pub fn add(
         &mut self,
         lane: &'a Lane,

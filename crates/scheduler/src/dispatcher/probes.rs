@@ -1,8 +1,8 @@
-//! Probes of open breakers: now and then one task of a lane under a breaker is claimed.
+//! Probes of open breakers: at intervals, one task of a lane under a breaker is claimed.
 //!
-//! A probe is a claim call of its own. It asks the store for the permission, claims one task and
-//! records which it is. Any lane under the breaker with something due will do. A tenant's breaker
-//! is preferably probed at a target whose own breaker is closed.
+//! The dispatcher calls it in every pass. A probe is a claim call of its own. It asks the store for
+//! permission, claims one task and records which one. Any lane under the breaker with a due task
+//! will do. A tenant's breaker is preferably probed at a target whose own breaker is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use super::push::Push;
 use crate::breakers::OpenBreakers;
 use crate::lanes::{ClaimScope, PollKey};
 
-/// How often to look whether a probe can be made.
+/// How often to check whether a probe can be made.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
-/// Probes under way at a time.
+/// The maximum number of probes under way.
 const PROBES_MAX: usize = 4;
 
-/// When to look for probes next.
+/// When to check for probes next.
 pub(super) struct BreakerProbes {
     next_at: Instant,
-    /// Probes in a row whose queues let nothing through.
+    /// How many probes in a row got nothing because of their queues.
     futile: u32,
 }
 
@@ -38,25 +38,25 @@ impl BreakerProbes {
         Self { next_at: Instant::now(), futile: 0 }
     }
 
-    /// A poll has arrived: it may take a probe.
+    /// Notes that a poll has arrived, which may take a probe.
     pub fn poll_arrived(&mut self, tenant: &str, breakers: &OpenBreakers) {
         if breakers.is_over_tenant(tenant) {
             self.hurry();
         }
     }
 
-    /// Has the next pass look for probes.
+    /// Has the next pass check for probes.
     pub fn hurry(&mut self) {
         self.next_at = Instant::now();
     }
 
-    /// How long until it is worthwhile to look for probes; none while no breaker is open.
+    /// How long until the next check that may make a probe; none while no breaker is open.
     pub fn until_due(&self, core: &DispatchCore) -> Option<Duration> {
         let due = core.lanes.breakers().next_probe_at()?.duration_from(core.now());
         Some(due.max(self.next_at.saturating_duration_since(Instant::now())))
     }
 
-    /// Probes the breakers whose time has come, where there is a task and a claimant for it.
+    /// Probes the breakers that are due for it, if there is a task and a claimant.
     pub async fn launch(&mut self, core: &mut DispatchCore, pull: &mut Pull, push: &Push) {
         if core.lanes.breakers().is_empty() || Instant::now() < self.next_at {
             return;
@@ -75,7 +75,7 @@ impl BreakerProbes {
         }
     }
 
-    /// Takes in what the answer of a probe at `lane` says about the lanes.
+    /// Corrects the lanes by the answer of a probe at `lane`.
     pub fn take_answer(&mut self, core: &mut DispatchCore, lane: &Lane, answer: &Claimed) {
         let now = core.now();
         for limited in &answer.limited {
@@ -93,7 +93,7 @@ impl BreakerProbes {
     }
 }
 
-/// A lane to probe a breaker at, and all breakers that it is under.
+/// A lane to probe a breaker at, and all breakers over that lane.
 fn lane_to_probe(
     core: &DispatchCore,
     pull: &mut Pull,

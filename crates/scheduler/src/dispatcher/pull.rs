@@ -1,7 +1,8 @@
-//! The pull side: which waiting poll may take from which lanes.
+//! The pull side: which waiting poll claims from which lanes.
 //!
 //! Tenants share the tasks of a pass by deficit round robin. The polls of a tenant are served in
-//! the order in which they came. A poll is split between the bands of the lanes it may take from.
+//! the order in which they arrived. The claim of a poll is split between the bands of its lanes.
+//! Invariant: at most one claim for the pull workers of a tenant is under way.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -20,15 +21,15 @@ use crate::lanes::{ClaimScope, Lanes, PollKey, by_priority};
 use crate::polls::{Grant, PollError, PollReceiver, WaitingPoll};
 use crate::waiting_polls::{PollNumber, WaitingPolls, poll_keys};
 
-/// Lanes of one band that a poll's claim takes from.
+/// The maximum number of lanes of one band in a poll's claim.
 const BAND_LANES_MAX: usize = 32;
-/// Polls with the same key that a pass serves: enough to drain many tasks by single leases, and few
-/// enough that one due task does not make a claim for each of a thousand waiting polls.
+/// The maximum number of polls with the same key that a pass serves. It is enough to drain many
+/// tasks by single leases, and one due task does not cause a claim for each of a thousand polls.
 const KEY_POLLS_MAX: usize = 16;
-/// Tenants that want fewer tasks than this share a call, so that many of them are not many calls.
+/// Tenants that want fewer tasks than this share a call, so that many tenants need few calls.
 const SHARED_CALL_TASKS: usize = 64;
 
-/// The waiting polls and how tenants share what is claimed for them.
+/// The waiting polls, and how tenants share the tasks that are claimed for them.
 pub(super) struct Pull {
     receiver: PollReceiver,
     /// A poll that was received while the loop slept.
@@ -37,11 +38,11 @@ pub(super) struct Pull {
     waiting_max: usize,
     /// Polls that want an answer at once, even if it is an empty one.
     impatient: Vec<PollNumber>,
-    /// Keys under which a ready lane and a poll may meet.
+    /// Keys that may have both a ready lane and a waiting poll.
     open_keys: HashSet<PollKey>,
     tenants: TenantDeficits,
     bands: BandShares,
-    /// Tasks that were claimed for workers which have disconnected: on their way back, and arrived.
+    /// Tasks that were claimed for workers that have disconnected: the channel and what it brought.
     returns: mpsc::UnboundedSender<Vec<Task>>,
     returned: mpsc::UnboundedReceiver<Vec<Task>>,
     abandoned: Vec<Task>,
@@ -74,7 +75,7 @@ impl Pull {
         }
     }
 
-    /// Returns when a poll or a task that was given back has come. Dropping this loses nothing.
+    /// Returns when a poll or an abandoned task has arrived. Dropping the future loses nothing.
     pub async fn wait(&mut self) {
         tokio::select! {
             biased;
@@ -83,7 +84,7 @@ impl Pull {
         }
     }
 
-    /// Takes in the polls that have come; calls `arrived` with the tenant of each.
+    /// Takes the polls that have arrived; calls `arrived` with the tenant of each.
     pub fn take_polls(&mut self, mut arrived: impl FnMut(&str)) {
         while let Some(poll) = self.received.take().or_else(|| self.receiver.polls.try_recv().ok()) {
             if self.waiting.len() >= self.waiting_max {
@@ -100,7 +101,7 @@ impl Pull {
         }
     }
 
-    /// Lanes became ready under these keys.
+    /// Notes that lanes became ready under these keys.
     pub fn open(&mut self, keys: Vec<PollKey>) {
         self.open_keys.extend(keys);
     }
@@ -110,7 +111,7 @@ impl Pull {
         self.waiting.remove_disconnected();
     }
 
-    /// Gives the tasks back that disconnected workers did not take.
+    /// Gives back the tasks that disconnected workers did not take.
     pub async fn give_back_abandoned(&mut self, core: &DispatchCore) {
         while let Ok(tasks) = self.returned.try_recv() {
             self.abandoned.extend(tasks);
@@ -118,14 +119,13 @@ impl Pull {
         core.give_back(std::mem::take(&mut self.abandoned), core.now()).await;
     }
 
-    /// Claims for polls wherever something is ready, except for tenants for whom a claim is under
-    /// way.
+    /// Claims for the polls that have ready lanes, except for tenants with a claim under way.
     pub fn launch(&mut self, core: &mut DispatchCore) {
         if core.calls.is_full() {
             return;
         }
         let mut waiting = self.servable(&core.lanes);
-        // The longest wait comes first where not everybody can be served.
+        // If not all can be served, the longest wait comes first.
         waiting.sort_unstable_by_key(|(_, polls)| polls.first().copied());
         let wanted = |poll: &PollNumber| self.waiting.get(*poll).map_or(0, |poll| poll.request.max_tasks);
         let contenders: Vec<Contender<'_>> = waiting
@@ -151,8 +151,8 @@ impl Pull {
         }
     }
 
-    /// The tenants that have both ready lanes and waiting polls, and those polls in the order in
-    /// which they came. A key stays open until no lane and no poll meet under it.
+    /// The tenants that have both ready lanes and waiting polls, with these polls in the order of
+    /// their arrival. A key stays open until it has no lane or no poll.
     fn servable(&mut self, lanes: &Lanes) -> Vec<(String, BTreeSet<PollNumber>)> {
         let mut by_tenant: HashMap<String, BTreeSet<PollNumber>> = HashMap::new();
         self.open_keys.retain(|key| {
@@ -185,7 +185,7 @@ impl Pull {
         for number in polls {
             let Some(poll) = self.waiting.get(*number) else { continue };
             let (wanted, left) = (poll.request.max_tasks, share - of_tenant.tasks);
-            // A part of what a poll wants is better than nothing, but only once in a pass.
+            // Only the first poll of a pass may get less than it wants.
             if left == 0 || (wanted > left && of_tenant.tasks > 0) {
                 break;
             }
@@ -202,7 +202,7 @@ impl Pull {
         of_tenant
     }
 
-    /// Takes in the answer of a claim for polls: grants them the tasks.
+    /// Handles the answer of a claim for polls: grants them the tasks.
     pub fn finish(
         &mut self,
         core: &mut DispatchCore,
@@ -220,7 +220,7 @@ impl Pull {
         }
     }
 
-    /// A claim for polls failed. They keep waiting, and a later pass serves them.
+    /// Handles a claim for polls that failed. They keep waiting, and a later pass serves them.
     pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
         self.bands.reconcile_failed(splits, &core.lanes);
     }
@@ -240,11 +240,11 @@ impl Pull {
         }
     }
 
-    /// Answers the polls that do not wait and for which there is nothing, or no store.
+    /// Answers the polls that do not wait, if they have no ready lane or the store fails.
     pub fn dismiss_impatient(&mut self, core: &DispatchCore, failure: Option<&StoreError>) {
         for number in std::mem::take(&mut self.impatient) {
             let Some(poll) = self.waiting.get(number) else { continue };
-            // What is ready for it is known once the claim that is under way has been answered.
+            // The claim under way will show what is ready for it.
             let is_unknown = core.lanes.claims().is_pulling(&poll.request.tenant);
             let is_any_ready = || poll_keys(poll).iter().any(|key| core.lanes.ready().pulled(key).is_some());
             if is_unknown || (failure.is_none() && is_any_ready()) {
@@ -292,8 +292,8 @@ impl Pull {
     }
 }
 
-/// The ready lanes that a poll may take from, in order, so many of each band. Where none of them is
-/// due yet: those that are due first, and when that is.
+/// The ready lanes that a poll may claim from, in order, at most [`BAND_LANES_MAX`] of each band.
+/// If none of them is due yet: those that are due first, and when that is.
 fn candidates(core: &DispatchCore, keys: &[PollKey]) -> (Vec<LaneCandidate>, Option<Timestamp>) {
     let now = core.now();
     let levels = keys.iter().filter_map(|key| core.lanes.ready().pulled(key)).flat_map(by_priority);

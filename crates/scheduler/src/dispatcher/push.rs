@@ -1,9 +1,9 @@
-//! The push side: which due webhooks may be published now.
+//! The push side: which due webhooks are published now.
 //!
-//! First comes what has come due since this node owns its lane. Then, with the room that is left
-//! and as many tokens as there are, comes the backlog. Tenants share the slots by their weights,
-//! and the bands of a tenant share its part. Nothing is claimed of a lane whose partition this node
-//! does not own, and every claim names the terms in which it owns them.
+//! Live tasks come first: those that came due since this node owns their lane. The backlog follows,
+//! with the room that is left and as far as there are tokens. Tenants share the slots by their
+//! weights, and the bands of a tenant share its part. Invariant: tasks are claimed only from lanes
+//! whose partition this node owns, and every claim names the terms of that ownership.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -27,41 +27,42 @@ use crate::fairness::TenantClocks;
 use crate::lanes::{ClaimScope, Ranks, by_priority};
 use crate::targets::Slot;
 
-/// Lanes of one tenant and priority that a pass looks at: those of crowded targets are passed over.
+/// The maximum number of lanes of one tenant and priority that a pass considers. It skips those of
+/// crowded targets.
 const LANES_LOOKED_AT_MAX: usize = 1_000;
-/// Lanes of one tenant and priority that a pass takes from.
+/// The maximum number of lanes of one tenant and priority that a pass claims from.
 const PRIORITY_LANES_MAX: usize = 32;
-/// The priorities that a task may have.
+/// How many priorities there are.
 const PRIORITIES: usize = 10;
-/// Tenants that a pass takes from; the next one goes on with those behind them.
+/// The maximum number of tenants that a pass claims for; the next pass continues after them.
 const PASS_TENANTS_MAX: usize = 64;
-/// How long tasks wait that could not be published.
+/// When tasks that could not be published are due again.
 const BROKER_RETRY_MILLIS: i64 = 1_000;
 
-/// How webhooks are shared between tenants and bands, and what the last claims left.
+/// How tenants and bands share webhooks, and what the last claims left.
 pub(super) struct Push {
     clocks: TenantClocks,
     bands: BandShares,
     backlog_bands: BandShares,
     backlog_rate: BacklogRate,
-    /// The tenants with whom the last passes ended, where there are many.
+    /// The last tenants of the last pass, if there are too many tenants for one pass.
     last_tenant: String,
     last_backlog_tenant: String,
-    /// What a pass has left for the backlog, once its live part has been answered.
+    /// What the live claim of a pass left for the backlog, once it is answered.
     live_remainder: Option<LiveRemainder>,
-    /// Ready lanes found no slot or no room in the last pass.
+    /// Whether ready lanes found no slot or no room in the last pass.
     is_blocked: bool,
-    /// It was for want of slots, not of room.
+    /// Whether it was slots that were missing, not room.
     are_slots_full: bool,
     visibility_millis: u64,
 }
 
-/// The live part of a pass has been answered.
+/// What an answered live claim left.
 #[derive(Clone, Copy, Debug)]
 struct LiveRemainder {
-    /// How many tasks it left for the backlog.
+    /// How many tasks the backlog may still claim in this pass.
     left: usize,
-    /// Whether it moved anything, so that there may be more.
+    /// Whether it moved a task or a lane, so that there may be more.
     moved: bool,
 }
 
@@ -91,13 +92,13 @@ impl Push {
         self.is_blocked && !self.are_slots_full
     }
 
-    /// Whether the live part has been answered and the backlog is next.
+    /// Whether the live claim is answered and the backlog is next.
     pub fn is_backlog_next(&self) -> bool {
         self.live_remainder.is_some()
     }
 
-    /// How long until there are tokens for the backlog; none if there are some, or no backlog is
-    /// left.
+    /// How long until there are tokens for the backlog; none if there are some, or if there is no
+    /// backlog.
     pub fn until_tokens(&self, core: &DispatchCore) -> Option<Duration> {
         let has_backlog = !core.lanes.backlog().is_empty();
         has_backlog.then(|| self.backlog_rate.wait(Instant::now())).filter(|wait| !wait.is_zero())
@@ -108,8 +109,8 @@ impl Push {
         self.visibility_millis
     }
 
-    /// Claims webhooks unless a claim of some is under way: what came due since this node owns it,
-    /// and, when that has been answered, the backlog.
+    /// Claims webhooks, unless such a claim is under way: live tasks first, and the backlog when
+    /// that claim is answered.
     pub async fn launch(&mut self, core: &mut DispatchCore) {
         if core.lanes.claims().is_pushing() {
             return;
@@ -119,7 +120,7 @@ impl Push {
                 return;
             }
             self.live_remainder = None;
-            // There was nothing live a moment ago: do not ask again.
+            // There were no live tasks a moment ago: do not ask again.
             if !moved {
                 return;
             }
@@ -142,8 +143,8 @@ impl Push {
         is_launched
     }
 
-    /// Claims on ready lanes whose targets have slots, as far as the broker has room. Of a lane
-    /// with a backlog only what came due since.
+    /// Plans claims on ready lanes whose targets have slots, as far as the broker has room. From a
+    /// lane with a backlog it claims only what came due since this node owns it.
     async fn plan_live(&mut self, core: &mut DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
         self.is_blocked = !core.lanes.ready().pushed().is_empty();
         if !self.is_blocked {
@@ -174,7 +175,7 @@ impl Push {
                 }
             }
         }
-        // Their heads are older than all others, but what came due since is not known yet.
+        // Their heads belong to the backlog. Whether they have live tasks is not known yet.
         overdue.retain(|(lane, _, candidate, term)| plan.add(lane, *candidate, *term, Some(term.since)));
         let backlog: Vec<(Arc<Lane>, Timestamp)> =
             overdue.into_iter().map(|(lane, due_at, ..)| (Arc::clone(lane), due_at)).collect();
@@ -185,7 +186,7 @@ impl Push {
         planned
     }
 
-    /// Claims as much of the backlog as there are tokens for, and room and slots left.
+    /// Plans claims on the backlog, as far as there are tokens, room and slots.
     async fn plan_backlog(&mut self, core: &DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
         let lanes = &core.lanes;
         let allowance = if lanes.backlog().is_empty() { 0 } else { self.backlog_rate.allowance(Instant::now()) };
@@ -200,7 +201,7 @@ impl Push {
         let mut plan = PushPlan::new(&core.deps.targets, &self.clocks, room);
         for ranks in tenants {
             for level in by_priority(ranks) {
-                // A lane that is still ready has live work, which goes first.
+                // A lane that is still ready has live tasks, which go first.
                 let quiet = level.filter(|rank| !lanes.is_ready(rank.lane));
                 let mut added = 0;
                 for rank in quiet.take(LANES_LOOKED_AT_MAX) {
@@ -216,7 +217,7 @@ impl Push {
         plan.claims(&mut self.backlog_bands, self.visibility_millis)
     }
 
-    /// Takes in the answer of a live claim: publishes the tasks.
+    /// Handles the answer of a live claim: publishes the tasks.
     pub async fn finish(
         &mut self,
         core: &mut DispatchCore,
@@ -236,7 +237,7 @@ impl Push {
         report.pushed += publish(core, tasks).await;
     }
 
-    /// Takes in the answer of a claim on the backlog: publishes the tasks.
+    /// Handles the answer of a claim on the backlog: publishes the tasks.
     pub async fn finish_backlog(
         &mut self,
         core: &mut DispatchCore,
@@ -256,17 +257,18 @@ impl Push {
         report.pushed += publish(core, tasks).await;
     }
 
-    /// A live claim failed. Its lanes stay ready for a later pass.
+    /// Handles a live claim that failed. Its lanes stay ready for a later pass.
     pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
         self.bands.reconcile_failed(splits, &core.lanes);
     }
 
-    /// A claim on the backlog failed. Its lanes keep their backlogs for a later pass.
+    /// Handles a claim on the backlog that failed. Its lanes keep their backlogs for a later pass.
     pub fn fail_backlog(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
         self.backlog_bands.reconcile_failed(splits, &core.lanes);
     }
 
-    /// The tasks of an answer. Forgets partitions that are lost, and pays for the backlog's tasks.
+    /// The tasks of an answer. Forgets partitions that another node owns, and pays tokens for tasks
+    /// of the backlog.
     pub fn tasks_of(&mut self, core: &DispatchCore, answer: Claimed) -> Vec<Task> {
         let owned = &core.deps.owned;
         if !answer.not_owned.is_empty() {
@@ -287,7 +289,7 @@ impl Push {
     }
 }
 
-/// Takes in what the answer of a claim on the backlog says about its lanes.
+/// Corrects the backlogs of lanes by a claim's answer.
 fn correct_backlogs(core: &mut DispatchCore, answer: &Claimed) {
     let now = core.now();
     for (id, head) in &answer.next_due {
@@ -320,9 +322,8 @@ pub(super) async fn publish(core: &DispatchCore, tasks: Vec<Task>) -> usize {
     count
 }
 
-/// The ranks of the tenants that are next: those behind the last one, and from the beginning again.
-/// The tenant that was served least of late comes first, so that none is left out where not all
-/// fit.
+/// The ranks of the tenants of this pass: those after the last one, and then from the first again.
+/// The tenant whose clock is behind comes first.
 fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, clocks: &TenantClocks) -> Vec<&'a Ranks> {
     let behind = tenants.range::<String, _>((Excluded(&*last), Unbounded));
     let mut chosen: Vec<(&String, &Ranks)> = if tenants.len() <= PASS_TENANTS_MAX {
@@ -337,7 +338,7 @@ fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, clo
     chosen.into_iter().map(|(_, ranks)| ranks).collect()
 }
 
-/// How many lanes of a priority each of so many tenants may add, so that one tenant does not fill
+/// How many lanes of a priority each of `tenants` tenants may add, so that one tenant does not fill
 /// the pass.
 fn lanes_of_each(tenants: usize) -> usize {
     (PLAN_LANES_MAX / PRIORITIES / tenants.max(1)).clamp(1, PRIORITY_LANES_MAX)

@@ -1,8 +1,8 @@
 //! The sweep: reads the heads of all lanes from the store, page by page.
 //!
-//! It finds what no hint announced: tasks written by other nodes, and tasks that were due beyond
-//! the prefetch window when they were hinted at. Whatever else is lost in this process, the sweep
-//! finds.
+//! The dispatcher runs it at intervals. It finds tasks without a hint: those that other nodes
+//! wrote, and those that were due beyond the prefetch window when they were hinted at. Invariant:
+//! the sweep alone suffices to find every due task.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use super::dispatch_core::DispatchCore;
 
-/// Lanes read from the store in one page.
+/// The maximum number of lanes that are read at once.
 const PAGE_LANES: usize = 1_000;
 
-/// When the sweep goes on, and where.
+/// When the sweep continues, and where.
 pub(super) struct Sweep {
     /// The last lane that was read; none when it starts from the first.
     after: Option<LaneId>,
@@ -38,8 +38,8 @@ impl Sweep {
         (self.after, self.next_at) = (None, Instant::now());
     }
 
-    /// When this node owns other partitions than before: forgets the lanes of those that it has
-    /// lost, and looks for those of the others.
+    /// If this node owns other partitions than before, forgets the lanes of those it no longer owns
+    /// and sweeps for the lanes of the new ones.
     pub fn follow_ownership(&mut self, core: &mut DispatchCore) {
         let generation = core.deps.owned.generation();
         if generation != self.generation {
@@ -60,7 +60,7 @@ impl Sweep {
         self.next_at.saturating_duration_since(Instant::now())
     }
 
-    /// Reads all lanes, or those that a sweep which failed has left.
+    /// Reads all lanes, or the rest of a sweep that failed.
     pub async fn run(&mut self, core: &mut DispatchCore) -> Result<(), StoreError> {
         self.next_at = Instant::now() + core.config.sweep_interval;
         let (is_whole, mut found) = (self.after.is_none(), HashSet::new());

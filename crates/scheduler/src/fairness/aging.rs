@@ -1,4 +1,4 @@
-//! Aging: waiting raises the effective priority of a task. Pure.
+//! Aging: the effective priority of a task rises while it waits. Pure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use punctual_core::time::Timestamp;
 /// The most urgent priority.
 const PRIORITY_MAX: u8 = 9;
 
-/// How much waiting counts.
+/// How fast priorities rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aging {
     /// Zero: waiting does not count.

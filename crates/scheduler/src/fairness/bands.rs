@@ -1,8 +1,8 @@
-//! The bands of priorities, and how they share what a tenant may claim.
+//! The bands of priorities, and how they share what a tenant may claim. Pure.
 //!
-//! Every band has a share by its weight. Where a share is less than a task (a worker that polls for
-//! one at a time), it is kept as credit, so that over many claims every band gets exactly its
-//! share. A band without waiting tasks has no credit: what it did not use goes to the others.
+//! Every band has a share by its weight. A share of less than a task is kept as credit, so over
+//! many claims every band gets exactly its share. A band without waiting tasks has no credit: its
+//! share goes to the others. Invariant: the credits of a tenant add up to zero between claims.
 
 /// A class of priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,13 +64,13 @@ const TASK: i64 = 1_000_000;
 /// Credit never exceeds this many tasks, whatever a store answers.
 const CREDIT_MAX: i64 = 10_000 * TASK;
 
-/// What each band of one tenant is owed, or got too much.
+/// What each band of one tenant is owed; negative if it got too much.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credits([i64; 3]);
 
 impl Credits {
-    /// Splits `tasks` between the bands that have something `waiting`. All of it is split, unless
-    /// nothing waits.
+    /// Splits `tasks` between the bands that have tasks `waiting`. All of it is split, unless no
+    /// band waits.
     pub fn split(&mut self, weights: BandWeights, tasks: usize, waiting: [bool; 3]) -> [usize; 3] {
         let among: Vec<Band> = Band::ALL.into_iter().filter(|band| waiting[*band as usize]).collect();
         let Some(first) = among.first() else { return [0; 3] };
@@ -97,8 +97,8 @@ impl Credits {
         shares
     }
 
-    /// Settles a split: so many tasks of each band were `taken` instead of its share, and these
-    /// bands still have tasks `waiting`. The others are owed nothing.
+    /// Corrects the credits after a claim: `taken` tasks of each band instead of its share. Only
+    /// bands that still have tasks `waiting` are owed the difference.
     pub fn reconcile(&mut self, shares: [usize; 3], taken: [usize; 3], waiting: [bool; 3]) {
         for at in 0..3 {
             let (share, taken) = (i64::try_from(shares[at]), i64::try_from(taken[at]));

@@ -1,16 +1,16 @@
-//! Who is next among tenants that share slots which become free one by one. Pure.
+//! Which tenant is next when slots become free one by one. Pure.
 //!
-//! Every tenant has a virtual clock. It advances by one task divided by the tenant's weight for
-//! each task that the tenant gets, and the tenant whose clock shows least is next. Invariant: a
-//! tenant that was not served for a while is at most one task ahead of the others. No tenant saves
-//! up, and a tenant that asks seldom is served first.
+//! The push side calls it. Every tenant has a virtual clock. It advances by one task divided by the
+//! tenant's weight for each task that the tenant gets. The tenant whose clock is furthest behind is
+//! next. Invariant: a tenant that was not served for a while is at most one task ahead of the
+//! others. So no tenant saves up, and a tenant that rarely asks is served first.
 
 use std::collections::HashMap;
 
-/// A task, on the clock of a tenant of weight one.
+/// What a task costs a tenant of weight one.
 const TASK: i64 = 1_000_000;
 
-/// Fewer clocks than this are kept without looking for outdated ones.
+/// Below this number of clocks, outdated ones are not dropped.
 const CLOCKS_KEPT: usize = 1_024;
 
 /// The virtual clocks of the tenants (see the module).
@@ -19,7 +19,7 @@ pub struct TenantClocks {
     weights: HashMap<String, u32>,
     clocks: HashMap<String, i64>,
     now: i64,
-    /// Outdated clocks are dropped when there are so many.
+    /// The number of clocks at which outdated ones are dropped.
     clean_at: usize,
 }
 

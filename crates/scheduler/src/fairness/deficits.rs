@@ -1,10 +1,10 @@
-//! Deficit round robin between tenants.
+//! Deficit round robin between tenants. Pure.
 //!
-//! Every pass splits what can be claimed between the tenants that contend for it, by their weights.
-//! What is left of a tenant's part is its deficit. It counts in the next pass, as long as the
-//! tenant contends, so parts that are less than a task add up. What a tenant cannot use goes to the
-//! others at once. A tenant that begins to contend gets at least a task: a tenant that asks seldom
-//! and for little is served in the first pass, however many others there are.
+//! The pull side calls it. Every pass splits what can be claimed between the tenants that contend
+//! for it, by their weights. The rest of a tenant's part is its deficit. It counts in the next pass
+//! while the tenant contends, so parts of less than a task add up. What a tenant cannot use goes to
+//! the others at once. A tenant that begins to contend gets at least a task: so a tenant that
+//! rarely asks is served in its first pass, however many others there are.
 
 use std::collections::HashMap;
 
@@ -71,9 +71,9 @@ impl TenantDeficits {
         grants.into_iter().map(|grant| usize::try_from(grant).unwrap_or(usize::MAX)).collect()
     }
 
-    /// Gives what some cannot use to those that can, by their weights; no tenant is charged for it.
-    /// Where it is less than a task for each, the tenants that are owed most get it, and are owed
-    /// less then.
+    /// Gives the unused tasks to tenants that can use them, by their weights, without charging
+    /// them. If that is less than a task for each, the tenants that are owed most get it, and are
+    /// charged.
     fn share_out(&mut self, mut left: i64, contenders: &[Contender<'_>], grants: &mut [i64]) {
         loop {
             let room = |at: usize, grants: &[i64]| contenders[at].wants() - grants[at];
@@ -104,7 +104,7 @@ impl TenantDeficits {
         }
     }
 
-    /// Forgets what tenants are owed that do not contend any more.
+    /// Forgets the deficits of tenants that do not contend any more.
     fn forget_all_but(&mut self, contenders: &[Contender<'_>], under_way: &[&str]) {
         if self.deficits.is_empty() {
             return;

@@ -1,7 +1,7 @@
 //! How long the oldest task of each band has waited.
 //!
-//! The dispatcher records since when; the metrics ask how long that is by now. So the figure grows
-//! while nothing is claimed, without anybody updating it.
+//! The dispatcher records since when, and the metrics ask how long that is by now. So the number
+//! grows by itself while nothing is claimed.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use punctual_core::time::Timestamp;
 
 use super::Band;
 
-/// The instant that stands for: nothing waits.
+/// Stands for a band without waiting tasks.
 const NEVER: i64 = i64::MAX;
 
 /// Since when each band waits. Shared by the dispatcher and the metrics.

@@ -1,11 +1,11 @@
 //! Which lanes a claim is under way at, and the hints that wait for its answer. Pure.
 //!
-//! [`Lanes`](super::Lanes) keeps this beside the lanes' homes: a lane stays where it is while it is
-//! claimed from. Claims are marked by scope, not by lane. There is one call at a time for each
-//! tenant's pull workers, and one for everything that is pushed.
+//! [`Lanes`](super::Lanes) keeps this beside the homes: a lane keeps its home during a claim.
+//! Claims are marked by scope, not by lane. At most one call at a time claims for the pull workers
+//! of a tenant, and one for all pushed lanes.
 //!
-//! Invariant: a claim's answer is never older than the hints that were taken in before it. Hints
-//! about a lane in a claim wait here until the answer has been taken in.
+//! Invariant: a claim's answer is never older than the hints that were handled before it. Hints
+//! about a lane in a claim wait here until the answer is handled.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use punctual_core::time::Timestamp;
 /// The lanes that a claim may touch.
 #[derive(Clone, Debug)]
 pub(crate) enum ClaimScope {
-    /// Those that the workers of these tenants pull from.
+    /// The lanes that the workers of these tenants pull from.
     Pull(Vec<String>),
-    /// All that are pushed.
+    /// All pushed lanes.
     Push,
-    /// The one that a probe is made at.
+    /// The lane of a probe.
     Probe(Arc<Lane>),
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum ClaimScope {
 pub(crate) struct LaneClaims {
     pulling: HashSet<String>,
     is_pushing: bool,
-    /// The pushed lanes that probes are made at.
+    /// The pushed lanes with a probe under way.
     probed: HashMap<LaneId, LaneKey>,
     probes: usize,
     count: usize,
@@ -47,7 +47,7 @@ impl LaneClaims {
         self.pulling.contains(tenant)
     }
 
-    /// The tenants for whose pull workers claims are under way.
+    /// The tenants with a claim for their pull workers under way.
     pub fn pulling(&self) -> Vec<&str> {
         self.pulling.iter().map(String::as_str).collect()
     }
@@ -73,8 +73,7 @@ impl LaneClaims {
     /// Whether a probe is under way at a lane of the same tenant and target.
     pub fn is_probing(&self, lane: &LaneKey) -> bool {
         match lane.route {
-            // While a tenant's breaker is open, probes are all that is claimed for its pull
-            // workers.
+            // While a tenant's breaker is open, its pull workers get probes only.
             Route::Pull => self.is_pulling(&lane.tenant),
             Route::Push(_) => {
                 self.probed.values().any(|probed| probed.tenant == lane.tenant && probed.route == lane.route)
@@ -125,7 +124,7 @@ impl LaneClaims {
         }
     }
 
-    /// Keeps a hint if a claim may touch its lane; returns whether it does.
+    /// Keeps a hint if a claim may touch its lane; returns whether it kept it.
     pub(super) fn defer(&mut self, lane: &Arc<Lane>, due_at: Timestamp) -> bool {
         let is_claimed = self.is_at(&lane.key);
         if is_claimed {

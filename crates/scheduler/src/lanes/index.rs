@@ -1,4 +1,4 @@
-//! The lanes of each home, in the order in which they are looked for. Pure.
+//! The lanes of each home, in the order in which they are needed. Pure.
 //!
 //! [`Lanes`](super::Lanes) keeps it in step with the homes. Invariant: the index has a lane exactly
 //! once, so its length is the number of lanes.
@@ -19,7 +19,7 @@ pub(super) struct HomeIndex {
     /// One entry per lane, not per task: a sorted set is fast enough (docs/performance.md).
     waiting: BTreeSet<(Timestamp, LaneId)>,
     pub ready: ReadyLanes,
-    /// By the instants at which they are tried again.
+    /// By the instant at which each is tried again.
     pub limited: BTreeSet<(Timestamp, LaneId)>,
     pub under_breaker: BreakerLanes,
     /// All lanes with a backlog, whatever their homes.
@@ -39,7 +39,7 @@ impl HomeIndex {
         self.waiting.first().into_iter().chain(self.limited.first()).map(|(at, _)| *at).min()
     }
 
-    /// The first lane that waits for an instant that has come.
+    /// The first waiting lane whose time has come.
     pub fn first_waiting(&self, now: Timestamp) -> Option<LaneId> {
         self.waiting.first().filter(|(ready_at, _)| *ready_at <= now).map(|(_, id)| *id)
     }

@@ -1,8 +1,8 @@
 //! Lanes whose queues are paused or at a limit. Pure.
 //!
-//! A limited lane is not claimed from, so it holds up no other lane and the store is not asked
-//! about it over and over. It is released when the store said so, when a change of its queue's
-//! limits is noticed, and after a second in any case, since notices may be lost.
+//! A limited lane is not claimed from, so it holds up no other lane and costs the store nothing. It
+//! is released at the instant that the store named, when its queue's limits change, and after a
+//! second in any case, since notifications may be lost.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use punctual_core::time::Timestamp;
 
 use super::{Home, LaneEntry, Lanes};
 
-/// No lane is limited for longer than this without being tried again: notices may be lost.
+/// The longest time until a limited lane is tried again: notifications may be lost.
 const LIMITED_MAX_MILLIS: i64 = 1_000;
 
 /// Queues whose limits may have changed.
@@ -23,7 +23,7 @@ pub(super) struct ChangedLimits {
 }
 
 impl Lanes {
-    /// The queue of a lane lets nothing through before `until`, or before its limits change.
+    /// Limits a lane whose queue lets nothing through before `until`, or before its limits change.
     pub fn limit(&mut self, id: LaneId, until: Option<Timestamp>, now: Timestamp) {
         let Some(entry) = self.entries.get(&id) else { return };
         let head = match entry.home {
@@ -41,13 +41,13 @@ impl Lanes {
         self.clear_backlog(id);
     }
 
-    /// Has probes avoid the queue of a lane, which let nothing through.
+    /// Has probes avoid the queue of a lane, since it let nothing through.
     pub fn avoid_in_probes(&mut self, lane: &LaneKey, until: Option<Timestamp>, now: Timestamp) {
         self.index.under_breaker.avoid(lane, limited_until(until, now), now);
     }
 
-    /// Releases the limited lanes that are to be tried again, and those of queues whose limits have
-    /// changed, or of all queues. Returns whether probes avoided one of these queues.
+    /// Releases the limited lanes that are due to be tried again, and those of queues whose limits
+    /// have changed, or of all queues. Returns whether probes avoided one of these queues.
     pub fn release_limited(
         &mut self,
         everywhere: bool,
@@ -86,7 +86,7 @@ impl Lanes {
         }
     }
 
-    /// The answer of a claim that is under way may be older than the changes.
+    /// Keeps the changes for the claims under way, whose answers may be older.
     fn remember_for_claims(&mut self, changed: ChangedLimits) {
         let claims = &self.claims;
         let touches_any = claims.is_pushing() || claims.probes() > 0;

@@ -1,6 +1,6 @@
 //! The order of lanes that compete: by priority, then by the age of their heads. Pure.
 //!
-//! The ready lanes and the backlog keep their lanes in this order, and the dispatcher walks them
+//! The ready lanes and the backlog keep their lanes in this order, and the dispatcher reads them
 //! priority by priority.
 
 use std::collections::btree_set::Range;

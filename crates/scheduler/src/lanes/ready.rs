@@ -1,7 +1,7 @@
 //! The ready lanes: those whose head is due. Pure.
 //!
-//! [`Lanes`](super::Lanes) is the only one that changes them. Pull workers find lanes by
-//! [`PollKey`], the push side finds them by tenant.
+//! Only [`Lanes`](super::Lanes) changes them. Pull workers find lanes by [`PollKey`], the push side
+//! finds them by tenant.
 //!
 //! Invariant: every ready lane is in one of the sets in `by_age`, so their sizes add up to the
 //! number of ready lanes.
@@ -36,19 +36,19 @@ impl PollKey {
     }
 }
 
-/// The ready lanes, by who may take from them (see the module).
+/// The ready lanes, by claimant (see the module).
 #[derive(Debug, Default)]
 pub(crate) struct ReadyLanes {
     by_poll_key: HashMap<PollKey, Ranks>,
     pushed: TenantRanks,
     /// The lanes of each band, the one that has waited longest first.
     by_age: [BTreeSet<(Timestamp, LaneId)>; 3],
-    /// Keys that got a ready lane since the dispatcher asked last.
+    /// Keys that got a ready lane since the dispatcher last asked.
     newly_ready: Vec<PollKey>,
 }
 
 impl ReadyLanes {
-    /// The lanes that a worker with this key may take from; none when there are none.
+    /// The lanes that a worker with this key may claim from, if there are any.
     pub fn pulled(&self, key: &PollKey) -> Option<&Ranks> {
         self.by_poll_key.get(key)
     }

@@ -1,8 +1,7 @@
 //! The lanes under open breakers, by target. Pure.
 //!
-//! Nothing is claimed from these lanes
-//! except probes. A probe avoids queues at their limit: otherwise one full queue would keep its
-//! breaker from being probed at the other queues.
+//! Only probes are claimed from these lanes. A probe avoids queues at their limit: otherwise one
+//! full queue would keep its breaker from being probed at the other queues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,11 +13,11 @@ use punctual_core::time::Timestamp;
 use super::{Home, LaneEntry, Lanes};
 use crate::breakers::OpenBreakers;
 
-/// Lanes, and targets, under one breaker that are considered for a probe.
+/// The maximum number of lanes, and of targets, that are considered for a probe.
 const PROBE_LANES_MAX: usize = 1_000;
 
 impl Lanes {
-    /// Sorts the lanes by these open breakers, if others are open than before.
+    /// Moves lanes to where these open breakers want them.
     pub fn set_breakers(&mut self, open: Arc<OpenBreakers>, now: Timestamp) {
         if Arc::ptr_eq(&open, &self.breakers) {
             return;
@@ -49,7 +48,7 @@ impl Lanes {
         !matches!(entry.home, Home::Limited { .. }) && is_under != self.breakers.is_over(&entry.lane.key)
     }
 
-    /// The lanes under a breaker that have something due and whose queues probes do not avoid.
+    /// The lanes under a breaker that have a due task and whose queues probes do not avoid.
     pub fn probe_candidates(&self, key: &BreakerKey, now: Timestamp) -> Vec<Arc<Lane>> {
         let lanes = self.index.under_breaker.under(key, PROBE_LANES_MAX).filter_map(|id| self.entries.get(&id));
         let due = lanes
@@ -105,7 +104,7 @@ impl BreakerLanes {
 
     /// Has probes avoid the queue of a lane until then, or until its limits change.
     pub(super) fn avoid(&mut self, lane: &LaneKey, until: Timestamp, now: Timestamp) {
-        // Forget what has run out: the map never has more queues than were tried of late.
+        // Forget entries that have run out: the map has only queues that were tried recently.
         self.avoided.retain(|_, queues| {
             queues.retain(|_, until| *until > now);
             !queues.is_empty()

@@ -1,8 +1,8 @@
 //! The loop that keeps this node's share of the partitions.
 //!
-//! It runs once every renewal, and at once when partitions may be free or this node may have too
-//! many. It records what this node owns in [`OwnedPartitions`]. Invariant: only this loop adds partitions
-//! there; the dispatcher only removes those that the store says are lost.
+//! It runs at every renewal, and at once when partitions may be free or this node may have too
+//! many. It records what this node owns in [`OwnedPartitions`]. Invariant: only this loop adds
+//! partitions there; the dispatcher only removes those that another node owns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl OwnershipLoop {
-    /// An owner loop for this node, which records what it owns in `owned`.
+    /// A loop for this node that records what it owns in `owned`.
     pub fn new(
         coordinator: Arc<dyn Coordinator>,
         owned: Arc<OwnedPartitions>,
@@ -128,8 +128,8 @@ impl OwnershipLoop {
     }
 }
 
-/// How many partitions the nodes count that own some at `now`, if that is not `count`: partitions
-/// beyond it are owned, or partitions below it never were.
+/// How many partitions the nodes count that own some at `now`, if that is not `count`. Then a
+/// partition beyond it is owned, or a partition below it never was.
 pub fn another_count(rows: &[Ownership], count: u16, now: Timestamp) -> Option<usize> {
     let owned =
         rows.iter().filter(|row| row.owner_at(now).is_some()).map(|row| usize::from(row.partition.number()) + 1);

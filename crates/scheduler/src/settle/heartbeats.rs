@@ -1,9 +1,8 @@
-//! Heartbeats that come in a flood.
+//! The recent heartbeats of each lease, so that a flood of them is not written.
 //!
-//! The lease settler asks here before it writes a heartbeat. A lease needs to be extended a few
-//! times a second, not thousands of times; beyond that the task is read instead, to see that the
-//! lease still holds. A heartbeat with progress or a checkpoint is always written. The memory is
-//! bounded.
+//! The lease settler asks here before it writes a heartbeat. Beyond a few writes a second the task
+//! is only read, to see that the lease still holds. A heartbeat with progress or a checkpoint is
+//! always written. Invariant: the number of leases in memory is bounded.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,10 +11,10 @@ use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
 use tokio::time::Instant;
 
-/// Heartbeats of one lease that are written within [`WINDOW`].
+/// The maximum number of heartbeats of one lease that are written within [`WINDOW`].
 const WRITTEN_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
-/// Leases remembered; the heartbeats of further ones are all written.
+/// The maximum number of leases in memory; the heartbeats of further ones are all written.
 const LEASES_MAX: usize = 65_536;
 
 /// The heartbeats of the last second.
@@ -34,7 +33,7 @@ impl HeartbeatCount {
 }
 
 impl RecentHeartbeats {
-    /// Counts a plain heartbeat; whether enough of them have been written.
+    /// Counts a heartbeat; returns whether enough of them have been written.
     pub(super) fn are_enough(&self, id: TaskId, token: u64) -> bool {
         let mut recent = self.0.lock();
         let Some(beats) = recent.get_mut(&(id, token)).filter(|beats| beats.is_recent()) else { return false };
@@ -42,7 +41,7 @@ impl RecentHeartbeats {
         beats.count > WRITTEN_MAX
     }
 
-    /// A heartbeat was written.
+    /// Notes that a heartbeat was written.
     pub(super) fn written(&self, id: TaskId, token: u64) {
         let mut recent = self.0.lock();
         if recent.len() >= LEASES_MAX {
@@ -54,7 +53,7 @@ impl RecentHeartbeats {
         }
     }
 
-    /// These runs ended, or their tokens hold nothing.
+    /// Forgets leases whose run has ended, or whose token holds nothing.
     pub(super) fn forget(&self, leases: impl Iterator<Item = (TaskId, u64)>) {
         let mut recent = self.0.lock();
         for lease in leases {
