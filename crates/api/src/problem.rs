@@ -9,7 +9,7 @@ use std::fmt;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use punctual_client::problem::Fault;
+use punctual_client::problem::FieldError;
 use punctual_core::store::StoreError;
 use punctual_scheduler::polls::PollError;
 use punctual_submission::{ErrorCode, SubmissionError};
@@ -135,7 +135,7 @@ impl fmt::Display for Code {
 pub struct Problem {
     code: Code,
     detail: String,
-    errors: Vec<Fault>,
+    errors: Vec<FieldError>,
     retry_after_seconds: Option<u32>,
 }
 
@@ -146,7 +146,7 @@ impl Problem {
     }
 
     /// A request that is well formed but not valid, with all its faults.
-    pub fn invalid(errors: Vec<Fault>) -> Self {
+    pub fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [only] => format!("{}: {}", only.place(), only.message),
             many => format!("{} things are wrong with the request; see errors", many.len()),
@@ -156,7 +156,7 @@ impl Problem {
 
     /// A request with one fault.
     pub fn invalid_at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::invalid(vec![Fault::new(pointer, message)])
+        Self::invalid(vec![FieldError::new(pointer, message)])
     }
 
     /// A task that does not exist, or not for this tenant.
@@ -167,7 +167,7 @@ impl Problem {
     /// Adds a fault at `pointer`.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        self.errors.push(Fault::new(pointer, message));
+        self.errors.push(FieldError::new(pointer, message));
         self
     }
 
@@ -207,7 +207,7 @@ impl Problem {
     }
 
     /// The faults it names.
-    pub fn errors(&self) -> &[Fault] {
+    pub fn errors(&self) -> &[FieldError] {
         &self.errors
     }
 
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_written_as_rfc_9457_says() {
-        let problem = Problem::invalid(vec![Fault::new("/priority", "must be from 0 to 9")]);
+        let problem = Problem::invalid(vec![FieldError::new("/priority", "must be from 0 to 9")]);
         let response = problem.clone().into_response();
         assert_eq!(response.status(), 422);
         assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
@@ -337,7 +337,8 @@ mod tests {
 
     #[test]
     fn the_pointers_of_an_item_begin_with_its_own() {
-        let problem = Problem::invalid(vec![Fault::new("/priority", "is odd"), Fault::new("", "is not an object")]);
+        let problem =
+            Problem::invalid(vec![FieldError::new("/priority", "is odd"), FieldError::new("", "is not an object")]);
         let pointers: Vec<_> = problem.under("/tasks/3").errors.into_iter().map(|fault| fault.pointer).collect();
         assert_eq!(pointers, ["/tasks/3/priority", "/tasks/3"]);
     }

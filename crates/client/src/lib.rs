@@ -52,7 +52,7 @@ pub use page::{
     UpcomingRunPage, WorkerPage,
 };
 pub use priority::Priority;
-pub use problem::{Fault, Problem};
+pub use problem::{FieldError, Problem};
 pub use queue::{
     OnDeadLetter, Pause, PauseRequest, Queue, QueueCounts, QueueSettings, RateLimit, RateLimitFields, ResumeRequest,
 };

@@ -22,12 +22,13 @@ pub struct Problem {
     pub code: String,
     /// What is wrong with the request, if the request is at fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<Fault>,
+    pub errors: Vec<FieldError>,
 }
 
 /// One thing that is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Fault {
+#[schema(as = Fault)]
+pub struct FieldError {
     /// Where: a JSON Pointer into the body, or `?name` for a query parameter.
     #[schema(example = "/retry_policy/max_retries")]
     pub pointer: String,
@@ -35,8 +36,8 @@ pub struct Fault {
     pub message: String,
 }
 
-impl Fault {
-    /// A fault at `pointer`.
+impl FieldError {
+    /// An error at `pointer`.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use punctual_client::problem::Fault;
+use punctual_client::problem::FieldError;
 use punctual_core::ids::TaskId;
 use punctual_core::task::NewTask;
 
@@ -28,7 +28,7 @@ pub fn refuse_impossible<E: From<SubmissionError>>(members: &mut [Result<NewTask
                 [_] => "it waits for itself: its depends_on names its own place in the batch".to_owned(),
                 _ => format!("it waits for itself: the tasks {listed} of the batch depend on each other in a circle"),
             };
-            let fault = Fault::new(format!("/tasks/{position}/depends_on"), "must not lead back to the task");
+            let fault = FieldError::new(format!("/tasks/{position}/depends_on"), "must not lead back to the task");
             let error = SubmissionError { code: ErrorCode::DependencyCycle, detail, faults: vec![fault] };
             members[position] = Err(error.into());
         }
@@ -48,7 +48,7 @@ pub fn refuse_impossible<E: From<SubmissionError>>(members: &mut [Result<NewTask
 pub fn depends_on_refused(child: usize, parent: usize) -> SubmissionError {
     let detail = format!("it depends on task {parent} of the batch, which was refused; nothing was stored of it");
     let message = format!("names task {parent} of the batch, which was refused");
-    let fault = Fault::new(format!("/tasks/{child}/depends_on"), message);
+    let fault = FieldError::new(format!("/tasks/{child}/depends_on"), message);
     SubmissionError { code: ErrorCode::UnknownDependency, detail, faults: vec![fault] }
 }
 

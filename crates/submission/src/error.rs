@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use punctual_client::problem::Fault;
+use punctual_client::problem::FieldError;
 
 /// What kind of refusal it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub struct SubmissionError {
     /// A sentence about this refusal; empty where the faults say everything.
     pub detail: String,
     /// Every fault, with the place in the submission.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<FieldError>,
 }
 
 impl SubmissionError {

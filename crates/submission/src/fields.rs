@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use punctual_client::problem::Fault;
+use punctual_client::problem::FieldError;
 use punctual_client::{Dependency, Priority, RetryPolicyFields, Seconds};
 use punctual_core::ids::TaskId;
 use punctual_core::json::Json;
@@ -29,7 +29,7 @@ const LIST_FAULTS_MAX: usize = 20;
 /// The faults of a submission (see the module).
 #[derive(Debug, Default)]
 pub struct Faults {
-    found: Vec<Fault>,
+    found: Vec<FieldError>,
     too_large: bool,
 }
 
@@ -82,7 +82,7 @@ pub fn label_fault(key: &str, value: &str) -> Option<String> {
 impl Faults {
     /// Adds a fault.
     pub fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
-        self.found.push(Fault::new(pointer, message));
+        self.found.push(FieldError::new(pointer, message));
     }
 
     /// Fails with all faults, if there is any.

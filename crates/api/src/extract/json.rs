@@ -5,7 +5,7 @@
 //! `invalid_request`, with a pointer to the fault. A good body takes one pass; only a bad one is
 //! read again, to explain it.
 
-use punctual_client::problem::Fault;
+use punctual_client::problem::FieldError;
 use punctual_core::json::Json;
 use punctual_submission::pointer_token;
 use serde::Deserialize;
@@ -43,7 +43,7 @@ fn explain<'de, T: Deserialize<'de>>(text: &'de str, error: &serde_json::Error) 
         Err(fault) => Problem::invalid(vec![fault_of(fault.path(), &said(fault.inner()))]),
         // Whatever came after the document, the strict reader has refused: what is left is a fault
         // of the whole.
-        Ok(_) => Problem::invalid(vec![Fault::new("", said(error))]),
+        Ok(_) => Problem::invalid(vec![FieldError::new("", said(error))]),
     }
 }
 
@@ -69,7 +69,7 @@ fn said(error: &serde_json::Error) -> String {
 }
 
 /// The fault at `path`. For missing and unknown fields the pointer names the field.
-fn fault_of(path: &serde_path_to_error::Path, said: &str) -> Fault {
+fn fault_of(path: &serde_path_to_error::Path, said: &str) -> FieldError {
     let mut pointer = String::new();
     for segment in path {
         match segment {
@@ -80,16 +80,16 @@ fn fault_of(path: &serde_path_to_error::Path, said: &str) -> Fault {
     }
     if let Some(name) = quoted(said, "missing field `") {
         push(&mut pointer, name);
-        return Fault::new(pointer, "is required");
+        return FieldError::new(pointer, "is required");
     }
     if let Some(name) = quoted(said, "unknown field `") {
         let token = pointer_token(name);
         if pointer.rsplit('/').next() != Some(token.as_str()) {
             push(&mut pointer, name);
         }
-        return Fault::new(pointer, "is not a known field");
+        return FieldError::new(pointer, "is not a known field");
     }
-    Fault::new(pointer, said)
+    FieldError::new(pointer, said)
 }
 
 fn quoted<'a>(said: &'a str, prefix: &str) -> Option<&'a str> {

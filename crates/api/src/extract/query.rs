@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use punctual_client::problem::Fault;
+use punctual_client::problem::FieldError;
 use url::form_urlencoded;
 use utoipa::IntoParams;
 
@@ -33,7 +33,7 @@ pub struct PageParams {
 #[derive(Debug, Default)]
 pub struct Query {
     pairs: Vec<(String, String)>,
-    faults: Vec<Fault>,
+    faults: Vec<FieldError>,
 }
 
 impl Query {
@@ -113,8 +113,8 @@ impl Query {
     }
 }
 
-fn fault(name: &str, message: impl Into<String>) -> Fault {
-    Fault::new(format!("?{name}"), message)
+fn fault(name: &str, message: impl Into<String>) -> FieldError {
+    FieldError::new(format!("?{name}"), message)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {

@@ -15,7 +15,7 @@ fn now() -> Timestamp {
 
 fn submit_text(text: &str, header_key: Option<&str>, rules: &SubmissionRules) -> Result<NewTask, SubmissionError> {
     let not_a_task = |fault: serde_json::Error| {
-        let faults = vec![wire::Fault::new("", fault.to_string())];
+        let faults = vec![wire::FieldError::new("", fault.to_string())];
         SubmissionError { code: ErrorCode::Invalid, detail: String::new(), faults }
     };
     let new = serde_json::from_str(text).map_err(not_a_task)?;

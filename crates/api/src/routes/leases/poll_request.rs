@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_client::{Fault, LeaseRequest, Seconds};
+use punctual_client::{FieldError, LeaseRequest, Seconds};
 use punctual_core::task::limits;
 use punctual_scheduler::polls::{PollFilter, PollRequest};
 
@@ -20,14 +20,14 @@ const LEASE_MIN_MILLIS: u64 = 1_000;
 pub(super) fn poll_request(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<PollRequest, Problem> {
     let mut faults = Vec::new();
     if !is_name(&request.worker_id) {
-        faults.push(Fault::new("/worker_id", "must have 1 to 255 characters and no control characters"));
+        faults.push(FieldError::new("/worker_id", "must have 1 to 255 characters and no control characters"));
     }
     let filter = filter(&request, &mut faults);
     let max_tasks = match request.max_tasks {
         None => 1,
         Some(count) => {
             usize::try_from(count).ok().filter(|count| (1..=limits::LEASE_BATCH).contains(count)).unwrap_or_else(|| {
-                faults.push(Fault::new("/max_tasks", format!("must be from 1 to {}", limits::LEASE_BATCH)));
+                faults.push(FieldError::new("/max_tasks", format!("must be from 1 to {}", limits::LEASE_BATCH)));
                 1
             })
         }
@@ -35,7 +35,7 @@ pub(super) fn poll_request(tenant: String, request: LeaseRequest, leases: LeaseM
     let mut millis = |pointer: &str, seconds: Option<Seconds>, default: u64, least: u64, most: u64| {
         let given = seconds.map_or(Some(default), |seconds| seconds.to_millis_within(least, most));
         given.unwrap_or_else(|| {
-            faults.push(Fault::new(pointer, format!("must be from {} to {}", least / 1_000, most / 1_000)));
+            faults.push(FieldError::new(pointer, format!("must be from {} to {}", least / 1_000, most / 1_000)));
             default
         })
     };
@@ -49,26 +49,26 @@ pub(super) fn poll_request(tenant: String, request: LeaseRequest, leases: LeaseM
     }
 }
 
-fn filter(request: &LeaseRequest, faults: &mut Vec<Fault>) -> Option<PollFilter> {
+fn filter(request: &LeaseRequest, faults: &mut Vec<FieldError>) -> Option<PollFilter> {
     let (pointer, names, make): (_, _, fn(Vec<String>) -> PollFilter) = match (&request.queues, &request.types) {
         (Some(queues), None) => ("/queues", queues, PollFilter::Queues),
         (None, Some(types)) => ("/types", types, PollFilter::Kinds),
         (Some(_), Some(_)) => {
-            faults.push(Fault::new("/types", "cannot be given together with queues"));
+            faults.push(FieldError::new("/types", "cannot be given together with queues"));
             return None;
         }
         (None, None) => {
-            faults.push(Fault::new("", "must have queues or types"));
+            faults.push(FieldError::new("", "must have queues or types"));
             return None;
         }
     };
     if !(1..=FILTER_NAMES_MAX).contains(&names.len()) {
-        faults.push(Fault::new(pointer, format!("must have 1 to {FILTER_NAMES_MAX} entries")));
+        faults.push(FieldError::new(pointer, format!("must have 1 to {FILTER_NAMES_MAX} entries")));
         return None;
     }
     let odd = names.iter().enumerate().filter(|(_, name)| !is_name(name));
     faults.extend(odd.map(|(at, _)| {
-        Fault::new(format!("{pointer}/{at}"), "must have 1 to 255 characters and no control characters")
+        FieldError::new(format!("{pointer}/{at}"), "must have 1 to 255 characters and no control characters")
     }));
     let mut names = names.clone();
     names.sort_unstable();

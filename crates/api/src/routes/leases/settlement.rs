@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use punctual_client::lease::WorkerError;
-use punctual_client::{Fault, SettleItem, SettleOutcome};
+use punctual_client::{FieldError, SettleItem, SettleOutcome};
 use punctual_core::json::Json;
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
@@ -37,7 +37,7 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
             let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {
                 let millis = seconds.to_millis_within(0, RETRY_AFTER_MAX_MILLIS);
                 if millis.is_none() {
-                    faults.push(Fault::new(
+                    faults.push(FieldError::new(
                         "/retry_after_seconds",
                         format!("must be from 0 to {}", RETRY_AFTER_MAX_MILLIS / 1_000),
                     ));
@@ -63,7 +63,7 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
 
 /// The fields that do not belong to the item's outcome: a mistake of the worker, which must be
 /// reported.
-fn foreign_fields(item: &SettleItem) -> Vec<Fault> {
+fn foreign_fields(item: &SettleItem) -> Vec<FieldError> {
     let (word, own): (&str, &[&str]) = match item.outcome {
         SettleOutcome::Completed => ("completed", &["/result"]),
         SettleOutcome::Failed => ("failed", &["/error", "/retryable", "/retry_after_seconds"]),
@@ -79,17 +79,17 @@ fn foreign_fields(item: &SettleItem) -> Vec<Fault> {
         ("/checkpoint", item.checkpoint.is_some()),
     ];
     let foreign = given.into_iter().filter(|(field, given)| *given && !own.contains(field));
-    foreign.map(|(field, _)| Fault::new(field, format!("does not go with outcome {word}"))).collect()
+    foreign.map(|(field, _)| FieldError::new(field, format!("does not go with outcome {word}"))).collect()
 }
 
 /// The error as it is stored. Texts that are too long are cut: refusing the failure would be worse.
-fn run_error(error: Option<WorkerError>, faults: &mut Vec<Fault>) -> RunError<'static> {
+fn run_error(error: Option<WorkerError>, faults: &mut Vec<FieldError>) -> RunError<'static> {
     let WorkerError { code, message, details } =
         error.unwrap_or(WorkerError { code: None, message: None, details: None });
     let mut text = |pointer: &str, text: Option<String>, most: usize| {
         let text = text.unwrap_or_default();
         if text.contains('\0') {
-            faults.push(Fault::new(pointer, "must not contain NUL"));
+            faults.push(FieldError::new(pointer, "must not contain NUL"));
         }
         cut(text, most)
     };
