@@ -70,7 +70,7 @@ async fn transfer(database: &mut tokio_postgres::Client, ledger: &Ledger, task: 
 
 /// Says what came of it. Dying before this line, or in it, costs another delivery and no money.
 async fn settle(client: &Client, lease: &Lease, done: anyhow::Result<Recorded>) -> anyhow::Result<()> {
-    let told = match done {
+    let found = match done {
         Ok(recorded) => {
             println!("{} {recorded:?}", lease.task.task_id);
             client.complete(lease, None).await
@@ -80,7 +80,7 @@ async fn settle(client: &Client, lease: &Lease, done: anyhow::Result<Recorded>) 
             client.fail(lease, Failure { error: Some(error), ..Failure::default() }).await
         }
     };
-    match told {
+    match found {
         Ok(_) => Ok(()),
         // Somebody else has the task by now, and finds the entry.
         Err(error) if error.code() == Some("stale_token") => Ok(()),

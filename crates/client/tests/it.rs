@@ -1,4 +1,4 @@
-//! The SDK: the client against a server that answers as it is told to, and the ledger on a real
+//! The SDK: the client against a server with scripted answers, and the ledger on a real
 //! PostgreSQL.
 
 mod it {

@@ -57,7 +57,7 @@ fn key() -> BreakerKey {
 }
 
 async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<SlotCounts>) {
-    fixture.database.record_counts(NodeId::new(node), counts).await.expect("counts can be told");
+    fixture.database.record_counts(NodeId::new(node), counts).await.expect("counts can be recorded");
 }
 
 async fn sums(fixture: &StoreFixture<'_>, since: Timestamp) -> Vec<(BreakerKey, Runs)> {
@@ -158,9 +158,9 @@ pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
 pub async fn counts_that_are_reported_again_replace_the_first(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     tell(&fixture, 2, vec![counted(key(), at(60), runs(0, 1))]).await;
-    for told in [runs(1, 2), runs(1, 2), runs(5, 7), runs(0, 0)] {
-        tell(&fixture, 1, vec![counted(key(), at(60), told)]).await;
-        assert_eq!(sums(&fixture, at(60)).await, [(key(), told.plus(runs(0, 1)))]);
+    for shown in [runs(1, 2), runs(1, 2), runs(5, 7), runs(0, 0)] {
+        tell(&fixture, 1, vec![counted(key(), at(60), shown)]).await;
+        assert_eq!(sums(&fixture, at(60)).await, [(key(), shown.plus(runs(0, 1)))]);
     }
 }
 
@@ -175,10 +175,10 @@ pub async fn counts_of_open_breakers_are_not_listed(factory: &dyn StoreFactory) 
     ];
     tell(&fixture, 1, keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect()).await;
     open(&fixture, key()).await;
-    let told = async || sums(&fixture, at(60)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-    assert_eq!(told().await, [keys[0].clone(), keys[2].clone(), keys[3].clone()]);
+    let shown = async || sums(&fixture, at(60)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+    assert_eq!(shown().await, [keys[0].clone(), keys[2].clone(), keys[3].clone()]);
     open(&fixture, BreakerKey::of_tenant(TENANT)).await;
-    assert_eq!(told().await, [keys[3].clone()]);
+    assert_eq!(shown().await, [keys[3].clone()]);
 }
 
 /// The slot that begins at the instant stays.
@@ -390,7 +390,7 @@ pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     assert_eq!(fixture.database.breaker_over(TENANT, TARGET).await.expect("it answers"), Some(expected));
     assert!(!close(&fixture, first).await);
     let second = probe(&fixture, 220, 280).await;
-    assert_eq!(only(&fixture).await.last_probe, last_probe, "it is told until the next one has failed");
+    assert_eq!(only(&fixture).await.last_probe, last_probe, "it is shown until the next one has failed");
     fail(&fixture, second, 221, "refused").await;
     let last_probe = FailedProbe { at: at(221), error: "refused".to_owned() };
     assert_eq!(only(&fixture).await.last_probe, Some(last_probe));
@@ -404,9 +404,9 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (of_tenant, other) = (BreakerKey::of_tenant(TENANT), BreakerKey::new("other", TARGET));
     let keys = [of_tenant.clone(), key(), BreakerKey::new(TENANT, "https://other:443"), other.clone()];
-    let told: Vec<SlotCounts> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
-    tell(&fixture, 1, told.clone()).await;
-    tell(&fixture, 2, told).await;
+    let shown: Vec<SlotCounts> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
+    tell(&fixture, 1, shown.clone()).await;
+    tell(&fixture, 2, shown).await;
     let left = async || sums(&fixture, at(0)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
     open(&fixture, key()).await;
     permit(&fixture, 160, 220).await;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 
-/// An authority that nobody trusts who is not told to.
+/// An authority that only a client with its certificate trusts.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }

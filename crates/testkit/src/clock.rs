@@ -99,11 +99,11 @@ mod tests {
             .spawn()
             .expect("sh runs");
         let mut ask = shell.stdin.take().expect("stdin is piped");
-        let mut told = BufReader::new(shell.stdout.take().expect("stdout is piped")).lines();
+        let mut found = BufReader::new(shell.stdout.take().expect("stdout is piped")).lines();
         for hours in [0, 5, -7, 0] {
             clock.set_ahead(SignedDuration::from_hours(hours));
             writeln!(ask, "tell").expect("it reads");
-            let shown: i64 = told.next().expect("it tells").expect("text").parse().expect("seconds");
+            let shown: i64 = found.next().expect("it tells").expect("text").parse().expect("seconds");
             let ahead = shown - Timestamp::now().as_second();
             assert!((ahead - hours * 3_600).abs() <= 5, "ahead by {ahead} s instead of {hours} h");
         }

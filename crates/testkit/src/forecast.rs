@@ -290,17 +290,17 @@ pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn Stor
     };
     let expected = [will_fire(&stored[1], 0), will_fire(&stored[4], 3), will_fire(&stored[0], 0)];
     for limit in [1, 2, 3, 4] {
-        let (mut told, mut after) = (Vec::new(), None);
+        let (mut found, mut after) = (Vec::new(), None);
         loop {
             let page = fixture.database.upcoming(TENANT, after, limit).await.expect("upcoming answers");
             assert!(page.schedules.len() <= limit);
-            told.extend(page.schedules);
+            found.extend(page.schedules);
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
-        assert_eq!(told, expected, "in pages of {limit}");
+        assert_eq!(found, expected, "in pages of {limit}");
     }
     assert_eq!(fixture.database.upcoming_count(TENANT).await.expect("it is counted"), 3);
     assert_eq!(fixture.database.upcoming_count("nobody").await.expect("it is counted"), 0);

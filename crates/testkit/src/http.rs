@@ -60,7 +60,7 @@ impl ApiClient {
         if let Some(tenant) = &self.tenant {
             request = request.header("punctual-tenant", tenant);
         }
-        ApiCall { request, told: format!("{method} {path}") }
+        ApiCall { request, sent: format!("{method} {path}") }
     }
 
     /// `GET path`.
@@ -88,14 +88,14 @@ impl ApiClient {
 #[derive(Debug)]
 pub struct ApiCall {
     request: reqwest::RequestBuilder,
-    told: String,
+    sent: String,
 }
 
 impl ApiCall {
     /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
-        self.told.extend(["\n", name, ": ", value]);
+        self.sent.extend(["\n", name, ": ", value]);
         self.request = self.request.header(name, value);
         self
     }
@@ -110,7 +110,7 @@ impl ApiCall {
     #[must_use]
     pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
-        self.told.extend(["\n", &abridged(&body)]);
+        self.sent.extend(["\n", &abridged(&body)]);
         if !content_type.is_empty() {
             self.request = self.request.header("content-type", content_type);
         }
@@ -120,8 +120,8 @@ impl ApiCall {
 
     /// Sends it; panics when there is no answer.
     pub async fn send(self) -> Reply {
-        let told = self.told.clone();
-        self.try_send().await.unwrap_or_else(|error| panic!("no answer: {error:?}\nto {told}"))
+        let sent = self.sent.clone();
+        self.try_send().await.unwrap_or_else(|error| panic!("no answer: {error:?}\nto {sent}"))
     }
 
     /// Sends it; the error is that of a connection that broke.
@@ -130,14 +130,14 @@ impl ApiCall {
         let status = answer.status().as_u16();
         let headers = answer.headers().clone();
         let body = answer.bytes().await?.to_vec();
-        Ok(Reply { told: self.told, status, headers, body })
+        Ok(Reply { sent: self.sent, status, headers, body })
     }
 }
 
 /// An answer, and the call that it answers.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    told: String,
+    sent: String,
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -231,7 +231,7 @@ impl Reply {
 
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "── {}\n── answered {}", self.told, self.status)?;
+        writeln!(f, "── {}\n── answered {}", self.sent, self.status)?;
         for (name, value) in &self.headers {
             writeln!(f, "{name}: {}", String::from_utf8_lossy(value.as_bytes()))?;
         }

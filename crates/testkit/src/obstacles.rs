@@ -71,23 +71,23 @@ pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreF
     let parents = fixture.insert(task().queue("parents").times(5)).await;
     let named: Vec<TaskId> = [3, 0, 4, 1, 2].iter().map(|place: &usize| parents[*place].id).collect();
     let child = fixture.insert_one(task().depends_on(&named)).await;
-    let (told, count) = blockers(&fixture, &child, 10).await;
-    assert_eq!((told.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), count), (named.clone(), 5));
-    assert!(told.iter().all(|(_, state, holds)| *state == State::Pending && !holds), "{told:?}");
+    let (found, count) = blockers(&fixture, &child, 10).await;
+    assert_eq!((found.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), count), (named.clone(), 5));
+    assert!(found.iter().all(|(_, state, holds)| *state == State::Pending && !holds), "{found:?}");
 
     let running = fixture.lease(parents[0].lane.id, 2).await;
     assert_eq!(running[0].id, parents[0].id);
     fixture.apply(&running[0], complete(None)).await;
-    let (told, count) = blockers(&fixture, &child, 2).await;
+    let (found, count) = blockers(&fixture, &child, 2).await;
     // Its end is not resolved yet, and it is returned in its state.
     assert_eq!(
-        (told, count),
+        (found, count),
         (vec![(parents[3].id, State::Pending, false), (parents[0].id, State::Completed, false)], 5)
     );
     fixture.resolve().await;
-    let (told, count) = blockers(&fixture, &child, 3).await;
+    let (found, count) = blockers(&fixture, &child, 3).await;
     let (third, second) = ((parents[3].id, State::Pending, false), (parents[1].id, State::Running, false));
-    assert_eq!((told, count), (vec![third, (parents[4].id, State::Pending, false), second], 4));
+    assert_eq!((found, count), (vec![third, (parents[4].id, State::Pending, false), second], 4));
 
     assert_eq!(blockers(&fixture, &parents[2], 10).await, (Vec::new(), 0));
     let alone = fixture.insert_one(task().depends_on(&[parents[0].id])).await;
@@ -266,8 +266,8 @@ pub async fn thousands_of_blockers_are_told_in_no_time(factory: &dyn StoreFactor
     let parents = fixture.insert(task().queue("parents").times(PARENTS)).await;
     let named: Vec<TaskId> = parents.iter().map(|task| task.id).collect();
     let child = fixture.insert_one(task().depends_on(&named)).await;
-    let (told, count) = blockers(&fixture, &child, 10).await;
-    assert_eq!((told.len(), count), (10, 10_000));
+    let (found, count) = blockers(&fixture, &child, 10).await;
+    assert_eq!((found.len(), count), (10, 10_000));
     let mut done = 0;
     while done < PARENTS - LEFT {
         let running = fixture.lease(parents[0].lane.id, (PARENTS - LEFT - done).min(1_000)).await;
@@ -277,9 +277,9 @@ pub async fn thousands_of_blockers_are_told_in_no_time(factory: &dyn StoreFactor
     }
     fixture.resolve().await;
     let begun = std::time::Instant::now();
-    let (told, count) = blockers(&fixture, &child, 10).await;
+    let (found, count) = blockers(&fixture, &child, 10).await;
     let took = begun.elapsed();
-    let left: Vec<TaskId> = told.iter().map(|(id, ..)| *id).collect();
+    let left: Vec<TaskId> = found.iter().map(|(id, ..)| *id).collect();
     assert_eq!((left.as_slice(), count), (&named[PARENTS - LEFT..], 3));
     assert!(took < std::time::Duration::from_secs(2), "{took:?}");
 }

@@ -121,14 +121,14 @@ pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
     turn(&fixture, b).await;
     let (of_a, of_b) = (turn(&fixture, a).await, turn(&fixture, b).await);
     leave(&fixture, a).await;
-    let told = ownership(&fixture).await;
-    let freed: Vec<_> = told.iter().filter(|row| row.owner.is_none()).map(|row| (row.partition, row.term)).collect();
+    let found = ownership(&fixture).await;
+    let freed: Vec<_> = found.iter().filter(|row| row.owner.is_none()).map(|row| (row.partition, row.term)).collect();
     assert_eq!(freed, terms(&of_a), "under the terms that were its own");
-    let rest: Vec<_> = told.iter().filter(|row| row.owner.is_some()).copied().collect();
+    let rest: Vec<_> = found.iter().filter(|row| row.owner.is_some()).copied().collect();
     assert_eq!(rest, of_b);
     leave(&fixture, a).await;
     leave(&fixture, stranger).await;
-    assert_eq!(ownership(&fixture).await, told);
+    assert_eq!(ownership(&fixture).await, found);
     assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT));
     leave(&fixture, a).await;
     assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT), "what was its own once is not any more");
@@ -186,7 +186,7 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
         let clock = Arc::clone(&fixture.clock);
         members.spawn(async move {
             let node = NodeId::new(1 + number);
-            let mut told = Vec::new();
+            let mut found = Vec::new();
             for round in 0..40 {
                 together.wait().await;
                 match (round + number) % 8 {
@@ -195,24 +195,24 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
                     _ => {
                         let owned = partitions.take_share(node, 16, TTL).await.expect("take_share answers");
                         assert!(owned.iter().all(|row| row.owner == Some(node)));
-                        told.extend(owned.iter().map(|row| (row.partition, row.term)));
+                        found.extend(owned.iter().map(|row| (row.partition, row.term)));
                     }
                 }
             }
-            (node, told)
+            (node, found)
         });
     }
     let mut owner: BTreeMap<(Partition, u64), NodeId> = BTreeMap::new();
-    for (node, told) in members.join_all().await {
-        for of in told {
+    for (node, found) in members.join_all().await {
+        for of in found {
             let other = owner.insert(of, node).filter(|other| *other != node);
-            assert_eq!(other, None, "{of:?} was told to {node:?} too");
+            assert_eq!(other, None, "{of:?} was given to {node:?} too");
         }
     }
     let owners: BTreeSet<NodeId> = owner.values().copied().collect();
     assert!(owners.len() > 1, "the others were never given anything");
-    let told = ownership(&fixture).await;
-    assert_eq!(numbers(&told), (0..16).map(Partition::new).collect::<Vec<_>>());
+    let found = ownership(&fixture).await;
+    assert_eq!(numbers(&found), (0..16).map(Partition::new).collect::<Vec<_>>());
 }
 
 /// More partitions are shared like the others. Those beyond a smaller count are given up, and
@@ -232,9 +232,9 @@ pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     // One node knows the new count, the other does not yet.
     assert_eq!(take(a, 4).await, [0, 1], "two of four");
     assert_eq!(take(b, 4).await, [2, 3], "what is beyond is no share of it");
-    let told = ownership(&fixture).await;
-    assert_eq!(told.len(), 6, "they were owned once");
-    assert!(told[4..].iter().all(|row| row.owner.is_none() && row.term == 2));
+    let found = ownership(&fixture).await;
+    assert_eq!(found.len(), 6, "they were owned once");
+    assert!(found[4..].iter().all(|row| row.owner.is_none() && row.term == 2));
     assert_eq!(take(a, 6).await, [0, 1, 4]);
     assert_eq!(take(b, 6).await, [2, 3, 5]);
     assert_eq!(take(b, 0).await, Vec::<u16>::new(), "of none there is nothing to own");
@@ -272,9 +272,9 @@ async fn leave(fixture: &StoreFixture<'_>, node: NodeId) {
 }
 
 async fn ownership(fixture: &StoreFixture<'_>) -> Vec<Ownership> {
-    let told = fixture.database.ownership().await.expect("ownership answers");
-    assert!(told.is_sorted_by_key(|row| row.partition) && told.iter().all(|row| row.term > 0), "{told:?}");
-    told
+    let found = fixture.database.ownership().await.expect("ownership answers");
+    assert!(found.is_sorted_by_key(|row| row.partition) && found.iter().all(|row| row.term > 0), "{found:?}");
+    found
 }
 
 fn later(now: Timestamp) -> Timestamp {

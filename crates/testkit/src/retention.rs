@@ -196,8 +196,8 @@ pub async fn past_minutes_are_pruned(factory: &dyn StoreFactory) {
     assert_eq!(removed, 9);
     let start = Minute::of(at(0));
     for (tenant, left) in [("a", vec![11, 13, 15, 17, 19]), ("b", vec![10, 12, 14, 16, 18, 20])] {
-        let told = fixture.database.waiting(tenant, start, start.plus(100)).await.expect("waiting answers");
-        let minutes: Vec<i64> = told.iter().map(|(minute, _)| minute.number() - start.number()).collect();
+        let shown = fixture.database.waiting(tenant, start, start.plus(100)).await.expect("waiting answers");
+        let minutes: Vec<i64> = shown.iter().map(|(minute, _)| minute.number() - start.number()).collect();
         assert_eq!(minutes, left, "the minute that lasts, and those to come");
     }
     let pruned = fixture.database.prune(Prunable::Forecast, fixture.now(), 2).await.expect("prune answers");

@@ -374,10 +374,10 @@ pub async fn schedules_outlive_the_process(factory: &dyn StoreFactory) {
     let made = of_schedule(&was, at(0));
     done(&fixture, advance(&was, vec![fired(at(0), &made), record(at(1), OccurrenceOutcome::Buffered)])).await;
     let before = snapshot(&fixture, &was).await;
-    let told = occurrences(&fixture, &was).await;
+    let found = occurrences(&fixture, &was).await;
     let fixture = fixture.reopen().await;
     assert_eq!(snapshot(&fixture, &was).await, before);
-    assert_eq!(occurrences(&fixture, &was).await, told);
+    assert_eq!(occurrences(&fixture, &was).await, found);
 }
 
 /// One that is lost takes no other along; answers come in order.

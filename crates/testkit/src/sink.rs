@@ -1,4 +1,4 @@
-//! A webhook target for black-box tests: records every hit, and answers as it is told to.
+//! A webhook target for black-box tests: records every hit, and answers as it is set to.
 //!
 //! It runs on a thread of its own, so that the arrival times it notes do not depend on what
 //! the test is doing. Each path has a script of [`SinkAnswer`]s, the last of which stays; a path

@@ -1,4 +1,4 @@
-//! The client against a server that answers as it is told to.
+//! The client against a server with scripted answers.
 
 use std::time::{Duration, Instant};
 
@@ -157,8 +157,8 @@ async fn a_worker_says_everything_with_its_token() {
 async fn an_address_that_is_none_is_told() {
     for bad in ["", "127.0.0.1:7400", "https://example.com", "ftp://example.com", "http://example.com/v1", "http://h?q"]
     {
-        let told = Client::new(bad).err().unwrap_or_else(|| panic!("{bad} is taken")).to_string();
-        assert!(told.contains("is not the address of a server"), "{told}");
+        let found = Client::new(bad).err().unwrap_or_else(|| panic!("{bad} is taken")).to_string();
+        assert!(found.contains("is not the address of a server"), "{found}");
     }
     assert!(Client::new("http://127.0.0.1:7400/").is_ok());
     let nobody = Client::new("http://127.0.0.1:1").expect("an address").retries(Retries::NEVER);

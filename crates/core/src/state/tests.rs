@@ -176,11 +176,11 @@ fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
             assert_eq!((change.to, change.attempts), (State::Pending, Some(attempts - 1)));
             let wait = i64::from(attempts) * 1_000;
             assert_eq!(change.due_at, Some(NOW.plus_millis(wait)), "it waits as after the attempt that it was");
-            let told = change.trail.last().unwrap();
+            let found = change.trail.last().unwrap();
             assert!(
-                matches!(told.step, Step::FailedUncounted { outcome, http_status: Some(500), .. } if outcome == how)
+                matches!(found.step, Step::FailedUncounted { outcome, http_status: Some(500), .. } if outcome == how)
             );
-            assert_eq!((told.uncounted(), error_of(&change).0.as_str()), (Some("breaker_open"), "boom"));
+            assert_eq!((found.uncounted(), error_of(&change).0.as_str()), (Some("breaker_open"), "boom"));
             assert_eq!(change.crashes, Some(u32::from(how == FailedHow::Lost)), "lost workers are counted as ever");
         }
     }
@@ -194,8 +194,8 @@ fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
 fn a_breaker_spares_only_what_another_attempt_could_mend() {
     let fail = |position: Position, failure: Failure<'static>| step(&position, Event::Fail(failure));
     let counted = |change: &ChangeFields| {
-        let told = change.trail.last().unwrap();
-        change.attempts.is_none() && matches!(told.step, Step::Failed { .. }) && told.uncounted().is_none()
+        let found = change.trail.last().unwrap();
+        change.attempts.is_none() && matches!(found.step, Step::Failed { .. }) && found.uncounted().is_none()
     };
     let hopeless = Failure { retryable: false, ..under_breaker(FailedHow::Failed) };
     let once = Failure { policy: policy(0), ..under_breaker(FailedHow::Failed) };

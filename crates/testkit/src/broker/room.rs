@@ -1,4 +1,4 @@
-//! The bounds of a pool: what it takes, what it refuses, and who is told of room.
+//! The bounds of a pool: what it takes, what it refuses, and which callers it notifies of room.
 
 use std::sync::Arc;
 
@@ -65,11 +65,11 @@ pub async fn room_is_what_publish_would_accept(factory: &dyn BrokerFactory) {
         for _ in 0..4 {
             next(&mut subscription).await.ack();
         }
-        timeout(SOON, waiter).await.expect("the waiter is told of room").expect("the waiter lives");
+        timeout(SOON, waiter).await.expect("the waiter is notified of room").expect("the waiter lives");
     }
 }
 
-/// Everybody who waits for room is told, not only the first.
+/// Every caller that waits for room is notified, not only the first.
 pub async fn wait_for_room_wakes_every_waiter(factory: &dyn BrokerFactory) {
     let broker = factory.open(20).await;
     for _ in 0..10 {
@@ -87,7 +87,7 @@ pub async fn wait_for_room_wakes_every_waiter(factory: &dyn BrokerFactory) {
         tokio::task::yield_now().await;
         let mut subscription = subscribe(&broker, POOL, 20).await;
         next(&mut subscription).await.ack();
-        timeout(SOON, waiters.join_all()).await.expect("all who waited are told of room");
+        timeout(SOON, waiters.join_all()).await.expect("all waiters are notified of room");
         next(&mut subscription).await.ack();
     }
 }

@@ -103,7 +103,7 @@ pub async fn acknowledged_is_gone(factory: &dyn BrokerFactory) {
     assert_eq!(depth(&broker, "elsewhere").await, 0);
 }
 
-/// A closed broker delivers and takes nothing; who waits is told, and late acks harm nothing.
+/// A closed broker delivers and takes nothing; waiting callers return, and late acks harm nothing.
 pub async fn close_ends_subscriptions(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     let mut idle = subscribe(&broker, "idle", 5).await;
@@ -112,8 +112,8 @@ pub async fn close_ends_subscriptions(factory: &dyn BrokerFactory) {
     let (first, second) = (next(&mut busy).await, next(&mut busy).await);
     // `join!` asks for a delivery first, so that somebody waits when the broker is closed.
     let ended = timeout(SOON, async { tokio::join!(idle.recv(), broker.close()) }).await;
-    let (told, ()) = ended.expect("close waits for no delivery, and who waits is told");
-    assert!(told.is_none(), "a delivery came out of an empty pool");
+    let (found, ()) = ended.expect("close waits for no delivery, and waiting callers return");
+    assert!(found.is_none(), "a delivery came out of an empty pool");
     first.ack();
     drop(second);
     for _ in 0..2 {

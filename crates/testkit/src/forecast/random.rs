@@ -140,9 +140,9 @@ impl History<'_> {
                     *expected.entry(minute).or_default() += 1;
                 }
             }
-            let told = self.fixture.database.waiting(tenant, next, next.plus(1_000)).await.expect("waiting answers");
+            let found = self.fixture.database.waiting(tenant, next, next.plus(1_000)).await.expect("waiting answers");
             let expected: Vec<(Minute, u64)> = expected.into_iter().collect();
-            assert_eq!(told, expected, "{tenant} in history {seed} after step {step}, from {next:?} on");
+            assert_eq!(found, expected, "{tenant} in history {seed} after step {step}, from {next:?} on");
         }
     }
 }

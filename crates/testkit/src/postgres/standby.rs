@@ -33,8 +33,8 @@ impl Postgres {
         standby
     }
 
-    /// From now on a commit is not told to be done before this standby has it: promoted, it has all
-    /// that anybody was told. Returns once a commit was seen to wait.
+    /// From now on a commit is acknowledged only after this standby has it: promoted, it has all
+    /// that was acknowledged. Returns once a commit was seen to wait.
     pub async fn wait_for_standby(&self, standby: &Self) {
         self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
         self.execute("SELECT pg_reload_conf()").await;

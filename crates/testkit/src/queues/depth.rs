@@ -26,8 +26,8 @@ async fn insert(fixture: &StoreFixture<'_>, tasks: Vec<NewTask>) -> Vec<Inserted
 }
 
 async fn live(fixture: &StoreFixture<'_>) -> u64 {
-    let told = fixture.database.queue(TENANT, QUEUE).await.expect("it answers").expect("it is set");
-    told.live.blocked + told.live.pending + told.live.queued + told.live.running
+    let found = fixture.database.queue(TENANT, QUEUE).await.expect("it answers").expect("it is set");
+    found.live.blocked + found.live.pending + found.live.queued + found.live.running
 }
 
 /// It accepts the first of a batch that fit, and those of other queues. Running tasks count,

@@ -15,12 +15,12 @@ async fn rate(fixture: &StoreFixture<'_>, per_second: f64, burst: u32) {
 /// How many are taken now, and in how many milliseconds it is worth to come again.
 async fn now(fixture: &StoreFixture<'_>, lanes: &[LaneId]) -> (usize, Option<i64>) {
     let claimed = claim(fixture, lanes).await;
-    let told = held(&claimed);
+    let found = held(&claimed);
     let wait = |(lane, by, until): &(LaneId, LimitKind, Option<_>)| {
         assert_eq!((*lane, *by), (lanes[0], LimitKind::Rate));
         until.map(|until: punctual_core::time::Timestamp| until.millis_since(fixture.now()))
     };
-    (claimed.tasks.len(), told.first().and_then(wait))
+    (claimed.tasks.len(), found.first().and_then(wait))
 }
 
 /// By the store's clock, in all lanes of the queue together.

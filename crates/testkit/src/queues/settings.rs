@@ -29,7 +29,7 @@ fn all() -> Settings {
     }
 }
 
-async fn told(fixture: &StoreFixture<'_>) -> Queue {
+async fn found(fixture: &StoreFixture<'_>) -> Queue {
     fixture.database.queue(TENANT, QUEUE).await.expect("a queue can be read").expect("it exists").queue
 }
 
@@ -38,7 +38,7 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queue = put(&fixture, all()).await;
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&all(), 1, &None));
-    assert_eq!(told(&fixture).await, queue);
+    assert_eq!(found(&fixture).await, queue);
     let paused = change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
     assert_eq!((&paused.settings, paused.version), (&all(), 2));
     let queue = put(&fixture, Settings { max_depth: Some(9), ..Settings::default() }).await;
@@ -46,7 +46,7 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&expected, 3, &paused.pause));
     let queue = change(&fixture, QueueChange::Put(Settings::default(), Some(Switch::Off(fixture.now())))).await;
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&Settings::default(), 4, &None));
-    assert_eq!(told(&fixture).await, queue);
+    assert_eq!(found(&fixture).await, queue);
     let paused = change(&fixture, QueueChange::Put(all(), Some(Switch::On(pause(&fixture, None))))).await;
     assert_eq!((paused.version, paused.pause.is_some()), (5, true));
     let queue = change(&fixture, QueueChange::Resume).await;
@@ -66,7 +66,7 @@ pub async fn an_unchanged_queue_is_not_written(factory: &dyn StoreFactory) {
         assert_eq!(change(&fixture, again).await, queue);
     }
     let queue = put(&fixture, all()).await;
-    assert_eq!((put(&fixture, all()).await, told(&fixture).await), (queue.clone(), queue));
+    assert_eq!((put(&fixture, all()).await, found(&fixture).await), (queue.clone(), queue));
     let until = fixture.now().plus_millis(1_000);
     let paused = change(&fixture, QueueChange::Pause(pause(&fixture, Some(until)))).await;
     let on = || Some(Switch::On(pause(&fixture, None)));
@@ -75,7 +75,7 @@ pub async fn an_unchanged_queue_is_not_written(factory: &dyn StoreFactory) {
     assert_eq!(change(&fixture, QueueChange::Put(all(), off())).await, paused, "nobody sees it any more");
     assert_eq!(change(&fixture, QueueChange::Put(all(), on())).await.version, paused.version + 1);
     let fixture = fixture.reopen().await;
-    assert_eq!(told(&fixture).await.version, paused.version + 1);
+    assert_eq!(found(&fixture).await.version, paused.version + 1);
 
     fixture.insert_one(mail().queue("used")).await;
     let put = |settings| fixture.database.change_queue(TENANT, "used", QueueChange::Put(settings, None));
@@ -96,7 +96,7 @@ pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory)
     put(&fixture, all()).await;
     let queue = change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
     let fixture = fixture.reopen().await;
-    assert_eq!(told(&fixture).await, queue);
+    assert_eq!(found(&fixture).await, queue);
     let claimed = claim(&fixture, &[lane]).await;
     assert_eq!((claimed.tasks.len(), held(&claimed)), (0, vec![(lane, LimitKind::Pause, None)]));
     change(&fixture, QueueChange::Resume).await;
@@ -113,7 +113,7 @@ pub async fn a_queue_with_unreadable_settings_is_paused(factory: &dyn StoreFacto
     fixture.damage(RowDamage::QueueSettings(TENANT, QUEUE)).await;
     let fixture = fixture.reopen().await;
     let special = fixture.database.special_queues().await.expect("one bad queue does not fail the others");
-    let paused = told(&fixture).await;
+    let paused = found(&fixture).await;
     assert_eq!(special, std::slice::from_ref(&paused));
     assert_eq!((&paused.settings, paused.version), (&Settings::default(), version));
     let pause = paused.pause.expect("it is paused");
@@ -155,7 +155,7 @@ pub async fn a_removed_queue_is_shown_while_it_has_tasks(factory: &dyn StoreFact
     let fixture = StoreFixture::open(factory).await;
     let names = async || {
         let queues = fixture.database.queues(TENANT, None, 10).await.expect("it answers");
-        queues.into_iter().map(|told| told.queue.name).collect::<Vec<_>>()
+        queues.into_iter().map(|found| found.queue.name).collect::<Vec<_>>()
     };
     let exists = async |name: &str| fixture.database.queue(TENANT, name).await.expect("it answers").is_some();
     put(&fixture, Settings { max_concurrency: Some(1), ..all() }).await;
@@ -167,7 +167,7 @@ pub async fn a_removed_queue_is_shown_while_it_has_tasks(factory: &dyn StoreFact
 
     let removed = change(&fixture, QueueChange::Remove).await;
     assert_eq!((&removed.settings, removed.version, removed.removed), (&Settings::default(), 2, true));
-    assert_eq!((names().await, told(&fixture).await), (vec![QUEUE.to_owned()], removed), "something is in it");
+    assert_eq!((names().await, found(&fixture).await), (vec![QUEUE.to_owned()], removed), "something is in it");
     for running in taken(&fixture, lane).await {
         fixture.apply(&running, complete(None)).await;
     }
@@ -207,7 +207,7 @@ pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
     for condition in [Condition::at([]), Condition::at([0]), Condition::absent()] {
         assert_eq!(under(condition).await, Changed::AtAnother(Some(queue.clone())));
     }
-    assert_eq!(told(&fixture).await, queue);
+    assert_eq!(found(&fixture).await, queue);
     assert!(matches!(under(Condition::at([1])).await, Changed::Done(queue) if queue.version == 2));
     assert!(matches!(under(Condition::there()).await, Changed::Done(queue) if queue.version == 3));
     // One that is removed is there as long as something is in it.
@@ -233,7 +233,7 @@ pub async fn queues_are_listed_by_name_with_their_live_tasks(factory: &dyn Store
     fixture.database.change_queue(TENANT, "set", QueueChange::Resume).await.expect("it answers");
     let list = async |after: Option<&str>, limit| {
         let listed = fixture.database.queues(TENANT, after.map(str::to_owned), limit).await.expect("it answers");
-        listed.into_iter().map(|told| (told.queue.name, told.live.pending, told.live.running)).collect::<Vec<_>>()
+        listed.into_iter().map(|found| (found.queue.name, found.live.pending, found.live.running)).collect::<Vec<_>>()
     };
     let whole = [("Z", 1, 0), ("a/b", 1, 0), ("b", 5, 1), ("set", 0, 0)].map(|(name, p, r)| (name.to_owned(), p, r));
     assert_eq!(list(None, 10).await, whole);
@@ -300,7 +300,7 @@ pub async fn a_pause_ends_by_itself(factory: &dyn StoreFactory) {
     assert_eq!(taken(&fixture, lane).await.len(), 0);
     fixture.advance(1);
     assert_eq!(taken(&fixture, lane).await.len(), 2);
-    assert!(told(&fixture).await.paused(fixture.now()).is_none());
+    assert!(found(&fixture).await.paused(fixture.now()).is_none());
 }
 
 /// Many workers claim all the time. Nothing is claimed after the pause is answered.

@@ -83,7 +83,7 @@ pub async fn an_unknown_task_cannot_be_depended_on(factory: &dyn StoreFactory) {
         let ids = [deep.id, depending.id, refused.id, replay.id, good.id];
         let batch = vec![deep.clone(), depending.clone(), refused.clone(), replay, good];
         let answers = fixture.store.insert(batch).await.expect("insert answers");
-        let told: Vec<Option<TaskId>> = answers
+        let found: Vec<Option<TaskId>> = answers
             .iter()
             .map(|answer| match answer {
                 Inserted::UnknownDependency(id) => Some(*id),
@@ -91,7 +91,7 @@ pub async fn an_unknown_task_cannot_be_depended_on(factory: &dyn StoreFactory) {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(told, [Some(depending.id), Some(refused.id), Some(missing), Some(missing), None]);
+        assert_eq!(found, [Some(depending.id), Some(refused.id), Some(missing), Some(missing), None]);
         for id in &ids[..4] {
             assert!(fixture.find(TENANT, *id).await.is_none(), "a refused task is stored");
         }

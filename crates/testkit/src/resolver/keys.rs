@@ -167,10 +167,12 @@ pub async fn a_queue_that_stops_holding_releases_at_once(factory: &dyn StoreFact
     assert!(claimable(&fixture, lane).await.is_empty(), "all are held");
     assert_eq!(blocked(&fixture).await, u64::try_from(LETTERS).unwrap());
 
-    // What was told before is no news.
+    // What was reported before is not reported again.
     drop(tokio::time::timeout(Duration::ZERO, fixture.database.wait_for_notes()).await);
     set(&fixture, OnDeadLetter::Continue).await;
-    tokio::time::timeout(Duration::from_secs(10), fixture.database.wait_for_notes()).await.expect("it is told");
+    tokio::time::timeout(Duration::from_secs(10), fixture.database.wait_for_notes())
+        .await
+        .expect("the resolver is notified");
     fixture.resolve().await;
     assert_eq!(fixture.lease(lane, 2 * LETTERS).await.len(), LETTERS);
     assert_eq!(blocked(&fixture).await, 0, "the policy of the children is to be cancelled");

@@ -119,17 +119,19 @@ pub async fn resolve_returns_what_may_be_claimed(factory: &dyn StoreFactory) {
     let parent = fixture.running(task().queue("parent")).await;
     let answer = fixture.store.insert(vec![task().depends_on(&[parent.id]).due(at(5_000)).build()]).await;
     let Inserted::Created(child) = answer.expect("insert answers").remove(0) else { panic!("it is new") };
-    let told = async || {
-        tokio::time::timeout(Duration::from_secs(20), fixture.database.wait_for_notes()).await.expect("it is told");
+    let found = async || {
+        tokio::time::timeout(Duration::from_secs(20), fixture.database.wait_for_notes())
+            .await
+            .expect("the resolver is notified");
     };
     fixture.apply(&parent, complete(None)).await;
-    told().await;
+    found().await;
     let resolved = fixture.database.resolve().await.expect("resolve answers");
     let waiting: Vec<_> = resolved.waiting.iter().map(|(lane, due_at)| (lane.id, *due_at)).collect();
     assert_eq!(waiting, [(child.lane.id, at(5_000))]);
     let keyed = fixture.insert_one(task().queue("keyed").ordering_key("k")).await;
-    told().await;
-    eventually("its turn is told", Duration::from_secs(20), async || {
+    found().await;
+    eventually("its turn is reported", Duration::from_secs(20), async || {
         let resolved = fixture.database.resolve().await.expect("resolve answers");
         let waiting: Vec<_> = resolved.waiting.iter().map(|(lane, due_at)| (lane.id, *due_at)).collect();
         if waiting == [(keyed.lane.id, keyed.due_at)] { Ok(()) } else { Err(format!("{waiting:?}")) }

@@ -84,7 +84,7 @@ pub async fn a_waiting_occurrence_knows_the_task_of_its_key(factory: &dyn StoreF
     let now: ScheduleSnapshot = snapshot(&fixture, &was).await;
     let promise = |key: &str, instant, task| Promise { instant, task, key: Some(key.to_owned()) };
     assert_eq!((now.buffered.len(), now.promised), (3, vec![promise("k", at(0), one.id), promise("l", at(1), two.id)]));
-    assert!(occurrences(&fixture, &was).await.iter().all(|told| told.task.is_none() && told.detail.is_none()));
+    assert!(occurrences(&fixture, &was).await.iter().all(|found| found.task.is_none() && found.detail.is_none()));
 
     let after = vec![
         Record { waited: true, origin: Origin::Manual, ..fired(at(0), &one) },
@@ -92,9 +92,9 @@ pub async fn a_waiting_occurrence_knows_the_task_of_its_key(factory: &dyn StoreF
     ];
     done(&fixture, Advance { revision: 3, ..advance(&was, after) }).await;
     assert_eq!(snapshot(&fixture, &was).await.promised, []);
-    let told: Vec<_> = occurrences(&fixture, &was).await.iter().map(|told| (told.outcome, told.task)).collect();
+    let found: Vec<_> = occurrences(&fixture, &was).await.iter().map(|found| (found.outcome, found.task)).collect();
     assert_eq!(
-        told,
+        found,
         [
             (OccurrenceOutcome::Buffered, None),
             (OccurrenceOutcome::Skipped, None),

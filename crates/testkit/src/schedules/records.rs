@@ -26,9 +26,9 @@ pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
     ] {
         assert_eq!(done(&fixture, Advance { revision, ..advance(&was, vec![again]) }).await, []);
     }
-    let told = occurrences(&fixture, &was).await;
+    let found = occurrences(&fixture, &was).await;
     assert_eq!(
-        told.iter().map(|one| (one.outcome, one.task)).collect::<Vec<_>>(),
+        found.iter().map(|one| (one.outcome, one.task)).collect::<Vec<_>>(),
         [(OccurrenceOutcome::Fired, Some(first.id))]
     );
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 1);
@@ -51,9 +51,9 @@ pub async fn a_waiting_occurrence_changes_its_record(factory: &dyn StoreFactory)
         Record { waited: true, ..record(at(2), OccurrenceOutcome::Skipped) },
     ];
     assert_eq!(done(&fixture, Advance { revision: 3, ..advance(&was, after) }).await, [at(0), at(1)]);
-    let told = occurrences(&fixture, &was).await;
-    let told: Vec<_> = told.iter().map(|one| (one.instant, one.outcome, one.task)).collect();
-    assert_eq!(told, [(at(1), OccurrenceOutcome::Skipped, None), (at(0), OccurrenceOutcome::Fired, Some(made.id))]);
+    let found = occurrences(&fixture, &was).await;
+    let found: Vec<_> = found.iter().map(|one| (one.instant, one.outcome, one.task)).collect();
+    assert_eq!(found, [(at(1), OccurrenceOutcome::Skipped, None), (at(0), OccurrenceOutcome::Fired, Some(made.id))]);
     assert!(snapshot(&fixture, &was).await.buffered.is_empty());
 }
 
@@ -74,9 +74,9 @@ pub async fn a_backfill_fires_instants_that_did_not_run(factory: &dyn StoreFacto
     let backfill = (0..6).map(|number| filled(at(number))).collect();
     let written = done(&fixture, Advance { revision: 2, ..advance(&was, backfill) }).await;
     assert_eq!(written, [at(1), at(2), at(3), at(5)]);
-    let told = occurrences(&fixture, &was).await;
-    assert_eq!(told[5].task, Some(ran.id));
-    assert!(told[..5].iter().all(|one| one.outcome == OccurrenceOutcome::Buffered));
+    let found = occurrences(&fixture, &was).await;
+    assert_eq!(found[5].task, Some(ran.id));
+    assert!(found[..5].iter().all(|one| one.outcome == OccurrenceOutcome::Buffered));
     let origins: Vec<Origin> = snapshot(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
     assert_eq!(origins, [Origin::Due, Origin::Backfill, Origin::Backfill, Origin::Backfill, Origin::Backfill]);
 }

@@ -148,7 +148,7 @@ pub async fn apply_leaves_the_hold_of_a_run_asked_to_stop(factory: &dyn StoreFac
     }
 }
 
-/// A task that waits now is told with its lane and due instant; one that does not wait is told
+/// A task that waits now is returned with its lane and due instant; one that does not wait is returned
 /// without.
 pub async fn apply_tells_where_a_waiting_task_waits(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;

@@ -145,9 +145,9 @@ pub async fn claim_returns_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     // true.
     let lanes = vec![(lane(&left), 5), (lane(&unvisited), 5)];
     let claimed = fixture.claim(Claim { lanes, limit: 1, claimant: dispatcher() }).await;
-    let told = next_due(&claimed);
-    assert_eq!(told[&lane(&left)], None);
-    assert!(told.get(&lane(&unvisited)).is_none_or(|due| *due == Some(at(-1))), "{told:?}");
+    let found = next_due(&claimed);
+    assert_eq!(found[&lane(&left)], None);
+    assert!(found.get(&lane(&unvisited)).is_none_or(|due| *due == Some(at(-1))), "{found:?}");
 
     // Nothing due is a visit too.
     let claimed = fixture.claim(Claim { lanes: vec![(lane(&later), 5)], limit: 5, claimant: dispatcher() }).await;
@@ -239,9 +239,9 @@ pub async fn claim_of_an_unknown_lane_gives_nothing(factory: &dyn StoreFactory) 
 
 /// The lanes in the answer of a claim, each once.
 pub(super) fn next_due(claimed: &Claimed) -> BTreeMap<LaneId, Option<Timestamp>> {
-    let told: BTreeMap<_, _> = claimed.next_due.iter().copied().collect();
-    assert_eq!(told.len(), claimed.next_due.len(), "a lane is told twice: {:?}", claimed.next_due);
-    told
+    let found: BTreeMap<_, _> = claimed.next_due.iter().copied().collect();
+    assert_eq!(found.len(), claimed.next_due.len(), "a lane is returned twice: {:?}", claimed.next_due);
+    found
 }
 
 fn later(from_millis: i64, millis: u64) -> Timestamp {

@@ -30,7 +30,7 @@ pub async fn claim_takes_nothing_due_before_its_bound(factory: &dyn StoreFactory
     assert_eq!(next_due(&first), BTreeMap::from([(lane, Some(START))]), "the limit was reached in the first lane");
     let second = claim(&fixture, &[other, lane], 9, bound).await;
     assert_eq!((ids(&second.tasks), second.expired), (ids(&since[2..]), 0));
-    assert_eq!(next_due(&second), BTreeMap::from([(lane, Some(at(700))), (other, None)]), "told from the bound on");
+    assert_eq!(next_due(&second), BTreeMap::from([(lane, Some(at(700))), (other, None)]), "returned from the bound on");
     for left in before.iter().chain([&expired, &later, &old]) {
         assert_same(&fixture.get(left).await, left);
     }

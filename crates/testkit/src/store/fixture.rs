@@ -217,12 +217,12 @@ impl<'a> StoreFixture<'a> {
     /// How many live tasks are in each lane and state.
     pub async fn counts(&self) -> BTreeMap<(LaneId, State), u64> {
         let counts = self.store.counts().await.expect("counts answers");
-        let mut told = BTreeMap::new();
+        let mut found = BTreeMap::new();
         for count in counts.into_iter().filter(|count| count.tasks > 0) {
-            let before = told.insert((count.lane.id, count.state), count.tasks);
+            let before = found.insert((count.lane.id, count.state), count.tasks);
             assert_eq!(before, None, "{:?} {:?} is counted twice", count.lane, count.state);
         }
-        told
+        found
     }
 
     /// Runs the resolver until nothing is left, and returns how many tasks it touched.

@@ -107,10 +107,14 @@ pub async fn insert_keeps_every_byte(factory: &dyn StoreFactory) {
     let answers = fixture.store.insert(batch).await.expect("insert answers");
     for (answer, text) in answers.into_iter().zip(texts) {
         let stored = created(answer);
-        for told in [&stored, &fixture.get(&stored).await] {
-            assert_eq!(told.body.payload.get().len(), text.len());
-            assert!(told.body.payload.get() == text, "a payload came back otherwise: {:.60}", told.body.payload.get());
-            assert_eq!(told.body.metadata["text"], "é e\u{301} ' \" % _ \\");
+        for found in [&stored, &fixture.get(&stored).await] {
+            assert_eq!(found.body.payload.get().len(), text.len());
+            assert!(
+                found.body.payload.get() == text,
+                "a payload came back otherwise: {:.60}",
+                found.body.payload.get()
+            );
+            assert_eq!(found.body.metadata["text"], "é e\u{301} ' \" % _ \\");
         }
     }
     let leased = fixture.lease(fixture.list(all_of(TENANT), 1).await[0].lane.id, texts.len()).await;

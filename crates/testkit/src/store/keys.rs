@@ -112,7 +112,7 @@ pub async fn insert_handles_a_key_twice_in_one_batch(factory: &dyn StoreFactory)
     assert_eq!(payloads, ["0", "1", "7", "{\"n\": 1}"].map(String::from).into());
 }
 
-/// Many submissions of the same keys at once create each task once, and every caller is told the
+/// Many submissions of the same keys at once create each task once, and every caller gets the
 /// same task.
 pub async fn insert_creates_once_under_concurrency(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -123,7 +123,7 @@ pub async fn insert_creates_once_under_concurrency(factory: &dyn StoreFactory) {
         batch.rotate_left(caller % 10);
         callers.spawn(async move { store.insert(batch).await.expect("insert answers") });
     }
-    let (mut created_ids, mut told_ids) = (BTreeSet::new(), BTreeSet::<(String, TaskId)>::new());
+    let (mut created_ids, mut ids) = (BTreeSet::new(), BTreeSet::<(String, TaskId)>::new());
     for answer in callers.join_all().await.into_iter().flatten() {
         let task = match answer {
             Inserted::Created(task) => {
@@ -132,10 +132,10 @@ pub async fn insert_creates_once_under_concurrency(factory: &dyn StoreFactory) {
             }
             other => replayed(other),
         };
-        told_ids.insert((task.body.idempotency_key.clone().expect("it has a key"), task.id));
+        ids.insert((task.body.idempotency_key.clone().expect("it has a key"), task.id));
     }
     assert_eq!(created_ids.len(), 10);
-    assert_eq!(told_ids.len(), 10, "callers were told different tasks of one key");
+    assert_eq!(ids.len(), 10, "callers got different tasks of one key");
     assert_eq!(fixture.list(all_of(TENANT), 100).await.len(), 10);
 }
 

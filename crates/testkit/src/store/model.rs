@@ -77,7 +77,7 @@ impl Model {
 
     /// Checks the answer of `claim`; `failed` are the expired tasks that it failed.
     pub(super) fn claim(&mut self, claim: &Claim, answer: Claimed, failed: Vec<Task>, now: Timestamp) {
-        assert_eq!(answer.expired, failed.len(), "claim told another number of expired tasks than it failed");
+        assert_eq!(answer.expired, failed.len(), "claim reported another number of expired tasks than it failed");
         for task in failed {
             let row = self.rows.get_mut(&task.id).expect("it is one of ours");
             row.position.state = State::Failed;
@@ -85,7 +85,7 @@ impl Model {
             row.completed_at = Some(now);
             row.trail = grown(&row.trail, &task.trail, &[(row.position.version, State::Failed)]);
         }
-        let told = next_due(&answer);
+        let found = next_due(&answer);
         let mut taken = answer.tasks.into_iter().peekable();
         let mut room = claim.limit;
         for (lane, limit) in &claim.lanes {
@@ -109,19 +109,19 @@ impl Model {
                 "{given} of {} due tasks were taken",
                 expected.len()
             );
-            if let Some(due) = told.get(lane) {
+            if let Some(due) = found.get(lane) {
                 assert_eq!(*due, left, "what is due next in {lane:?}");
             } else {
-                assert!(room == 0 || *limit == 0, "{lane:?} was visited and is not told");
+                assert!(room == 0 || *limit == 0, "{lane:?} was visited and is not returned");
             }
             room -= given;
         }
         assert!(taken.next().is_none(), "taken from a lane that was not asked for");
     }
 
-    fn take(&mut self, told: &Task, claimant: &Claimant, now: Timestamp) {
-        let row = self.rows.get_mut(&told.id).expect("it is one of ours");
-        let hold = told.hold.clone().expect("what was taken is held");
+    fn take(&mut self, found: &Task, claimant: &Claimant, now: Timestamp) {
+        let row = self.rows.get_mut(&found.id).expect("it is one of ours");
+        let hold = found.hold.clone().expect("what was taken is held");
         let millis = |millis: u64| i64::try_from(millis).expect("a short time");
         row.position.attempts += 1;
         let steps = match claimant {
@@ -146,8 +146,8 @@ impl Model {
             }
         };
         row.position.version += u64::try_from(steps.len()).expect("one or two");
-        row.trail = grown(&row.trail, &told.trail, &steps);
-        assert_same_row(told, row);
+        row.trail = grown(&row.trail, &found.trail, &steps);
+        assert_same_row(found, row);
     }
 
     /// The tenant of a task.
@@ -171,15 +171,15 @@ impl Model {
             row.trail = grown(&row.trail, &after.trail, &[(row.position.version, State::Failed)]);
             return;
         }
-        let told = answer.unwrap_or_else(|| panic!("{:?} was not started at {version}", row.position));
-        let hold = told.hold.clone().expect("what runs is held");
+        let found = answer.unwrap_or_else(|| panic!("{:?} was not started at {version}", row.position));
+        let hold = found.hold.clone().expect("what runs is held");
         let until = now.plus_millis(i64::try_from(row.body.timeout_millis + GRACE_MILLIS).expect("a short time"));
         assert_eq!((hold.since, hold.expires_at, hold.worker.as_str()), (now, until, WORKER));
         row.position.state = State::Running;
         row.position.version += 1;
         (row.worker, row.started_at, row.hold) = (Some(WORKER.into()), Some(now), Some(hold));
-        row.trail = grown(&row.trail, &told.trail, &[(row.position.version, State::Running)]);
-        assert_same_row(&told, row);
+        row.trail = grown(&row.trail, &found.trail, &[(row.position.version, State::Running)]);
+        assert_same_row(&found, row);
     }
 
     /// Checks the answer to one change of an `apply`. `lane` is the task's lane now, as the store
@@ -267,15 +267,15 @@ fn edited(row: &mut Task, edit: &Edit, lane: Option<&std::sync::Arc<punctual_cor
 }
 
 /// The trail of the store, if it is the one before and exactly these steps more.
-fn grown(before: &Trail, told: &Trail, steps: &[(u64, State)]) -> Trail {
-    assert!(told.as_bytes().starts_with(before.as_bytes()), "the trail lost its beginning");
-    let added: Vec<_> = told.entries().skip(before.entries().count()).map(|entry| (entry.version, entry.to)).collect();
+fn grown(before: &Trail, found: &Trail, steps: &[(u64, State)]) -> Trail {
+    assert!(found.as_bytes().starts_with(before.as_bytes()), "the trail lost its beginning");
+    let added: Vec<_> = found.entries().skip(before.entries().count()).map(|entry| (entry.version, entry.to)).collect();
     assert_eq!(added, steps, "the steps of the trail");
-    told.clone()
+    found.clone()
 }
 
 /// Compares two reads of a row; the due instant of a final task means nothing.
-pub(super) fn assert_same_row(told: &Task, row: &Task) {
-    let due_at = if row.state().is_final() { row.due_at } else { told.due_at };
-    assert_same(&Task { due_at, ..told.clone() }, row);
+pub(super) fn assert_same_row(found: &Task, row: &Task) {
+    let due_at = if row.state().is_final() { row.due_at } else { found.due_at };
+    assert_same(&Task { due_at, ..found.clone() }, row);
 }

@@ -90,7 +90,7 @@ pub async fn overdue_is_drained_page_by_page(factory: &dyn StoreFactory) {
     assert!(fixture.overdue(vec![]).await.is_empty());
 }
 
-/// A task that is overdue for two reasons is told once; a node that is named twice counts once.
+/// A task that is overdue for two reasons is returned once; a node that is named twice counts once.
 pub async fn overdue_names_each_task_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().expires_at(at(10)).push("http://a.test:80").times(5)).await;

@@ -312,9 +312,9 @@ impl History<'_> {
         for tenant in &self.tenants {
             let wanted: Vec<&Task> = self.model.rows.values().filter(|task| task.tenant() == tenant).collect();
             let asked: Vec<TaskId> = wanted.iter().map(|task| task.id).collect();
-            let told = self.fixture.store.get(tenant, asked).await.expect("get answers");
-            for (told, row) in told.iter().zip(wanted) {
-                assert_same_row(told.as_ref().expect("no task is lost"), row);
+            let shown = self.fixture.store.get(tenant, asked).await.expect("get answers");
+            for (shown, row) in shown.iter().zip(wanted) {
+                assert_same_row(shown.as_ref().expect("no task is lost"), row);
             }
         }
         let rows = || self.model.rows.values();
@@ -328,11 +328,11 @@ impl History<'_> {
                 *head = task.due_at.min(*head);
             }
         }
-        let mut told = self.fixture.counts().await;
-        told.retain(|(lane, _), _| own.contains(lane));
-        assert_eq!(told, counts, "counts");
-        let told = self.fixture.heads(Timestamp::MAX, 100).await.into_iter().map(|(lane, _, due)| (lane, due));
-        assert_eq!(told.filter(|(lane, _)| own.contains(lane)).collect::<BTreeMap<_, _>>(), heads, "heads");
+        let mut shown = self.fixture.counts().await;
+        shown.retain(|(lane, _), _| own.contains(lane));
+        assert_eq!(shown, counts, "counts");
+        let shown = self.fixture.heads(Timestamp::MAX, 100).await.into_iter().map(|(lane, _, due)| (lane, due));
+        assert_eq!(shown.filter(|(lane, _)| own.contains(lane)).collect::<BTreeMap<_, _>>(), heads, "heads");
         let overdue = self.fixture.overdue(vec![]).await;
         for id in self.model.rows.keys() {
             if let Some(expected) = self.model.is_overdue(*id, self.fixture.now()) {

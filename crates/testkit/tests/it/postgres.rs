@@ -102,12 +102,14 @@ async fn a_standby_that_is_waited_for_has_every_commit() {
     standby.freeze().await;
     let client = connect(&primary.url("postgres")).await;
     let mut commit = Box::pin(client.batch_execute("INSERT INTO t VALUES (1001)"));
-    tokio::time::timeout(A_WHILE, &mut commit).await.expect_err("nobody is told of what the standby does not have");
+    tokio::time::timeout(A_WHILE, &mut commit)
+        .await
+        .expect_err("no commit is acknowledged that the standby does not have");
     primary.kill().await;
     commit.await.expect_err("nor in the end");
     standby.thaw();
     standby.promote().await;
-    // What nobody was told of may have arrived or not.
+    // An unacknowledged commit may have arrived or not.
     let count = count(&standby.url("postgres")).await;
     assert!(["1000", "1001"].contains(&count.as_str()), "{count}");
     standby.execute("INSERT INTO t VALUES (1002)").await;
@@ -132,22 +134,22 @@ async fn a_dropped_server_is_gone_however_it_stood() {
 #[tokio::test]
 async fn a_test_that_is_killed_leaves_no_server() {
     // This test starts itself a second time, as the one to be killed: that one has the variable.
-    if let Ok(told) = std::env::var("PUNCTUAL_TESTKIT_TELL") {
+    if let Ok(found) = std::env::var("PUNCTUAL_TESTKIT_TELL") {
         let server = Postgres::start().await;
         let data = data_directory(&server).await;
         server.freeze().await;
-        std::fs::write(&told, data).expect("the file can be written");
+        std::fs::write(&found, data).expect("the file can be written");
         return std::future::pending().await;
     }
     let home = tempfile::tempdir().expect("a temporary directory can be made");
-    let told = home.path().join("told");
+    let found = home.path().join("told");
     let mut test = Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "it::postgres::a_test_that_is_killed_leaves_no_server"])
-        .env("PUNCTUAL_TESTKIT_TELL", &told)
+        .env("PUNCTUAL_TESTKIT_TELL", &found)
         .stdout(Stdio::null())
         .spawn()
         .expect("this program runs");
-    let data = eventually("the test tells its server", SOON, async || match std::fs::read_to_string(&told) {
+    let data = eventually("the test tells its server", SOON, async || match std::fs::read_to_string(&found) {
         Ok(data) if !data.is_empty() => Ok(data),
         other => Err(format!("{other:?}")),
     })

@@ -109,8 +109,8 @@ async fn unowned(node: &Machine) -> Result<(), Vec<String>> {
     let known = |owner: &String| nodes.items.iter().any(|node| node.id == *owner);
     let unowned = partitions.items.iter().filter(|partition| !partition.owner.as_ref().is_some_and(known));
     let none = partitions.items.is_empty().then(|| "a node tells of no partitions".to_owned());
-    let told: Vec<String> = unowned.map(|partition| format!("a node tells {partition:?}")).chain(none).collect();
-    if told.is_empty() { Ok(()) } else { Err(told) }
+    let shown: Vec<String> = unowned.map(|partition| format!("a node tells {partition:?}")).chain(none).collect();
+    if shown.is_empty() { Ok(()) } else { Err(shown) }
 }
 
 fn term(row: &[Option<String>]) -> Term {

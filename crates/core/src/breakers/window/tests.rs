@@ -1,4 +1,4 @@
-//! When a breaker opens, and what is told of what was counted.
+//! When a breaker opens, and which counts are reported to the store.
 
 use proptest::prelude::*;
 
@@ -131,7 +131,7 @@ fn no_more_keys_are_counted_than_there_is_room_for() {
 }
 
 proptest! {
-    /// Whatever is told in which order, and whether an answer was lost or not: what a store has in
+    /// In whichever order counts are reported, and whether an answer was lost or not: what a store has in
     /// the end are the runs of the window.
     #[test]
     fn the_reported_counts_are_those_counted(

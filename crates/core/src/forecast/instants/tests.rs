@@ -54,30 +54,30 @@ fn window(now: Timestamp, minutes: i64) -> Window {
 }
 
 fn counts(schedules: &[UpcomingSchedule], window: &Window) -> Vec<(i64, u64)> {
-    let told = instants(schedules, window, MANY);
-    assert_eq!(told.until, None);
-    told.minutes.iter().map(|(minute, count)| (minute.number() - window.from.number(), *count)).collect()
+    let found = instants(schedules, window, MANY);
+    assert_eq!(found.until, None);
+    found.minutes.iter().map(|(minute, count)| (minute.number() - window.from.number(), *count)).collect()
 }
 
 #[test]
 fn every_second_is_sixty_a_minute_for_a_day() {
-    let told = counts(&[cron("* * * * * *")], &window(at(30_500), 24 * 60));
-    assert_eq!(told.len(), 24 * 60);
-    assert!(told.iter().all(|(_, count)| *count == 60));
+    let found = counts(&[cron("* * * * * *")], &window(at(30_500), 24 * 60));
+    assert_eq!(found.len(), 24 * 60);
+    assert!(found.iter().all(|(_, count)| *count == 60));
 }
 
 #[test]
 fn schedules_add_up_in_their_minutes() {
     let schedules = [cron("*/5 * * * *"), cron("0 */10 * * * *"), cron("30 * * * *")];
-    let told = counts(&schedules, &window(at(0), 31));
+    let found = counts(&schedules, &window(at(0), 31));
     // From 18:01 on: :05, :10 twice, :15, :20 twice, :25, :30 three times.
-    assert_eq!(told, [(4, 1), (9, 2), (14, 1), (19, 2), (24, 1), (29, 3)]);
+    assert_eq!(found, [(4, 1), (9, 2), (14, 1), (19, 2), (24, 1), (29, 3)]);
 }
 
 #[test]
 fn the_minute_that_lasts_and_the_end_are_not_in_it() {
-    let told = counts(&[cron("* * * * *")], &window(at(0), 3));
-    assert_eq!(told, [(0, 1), (1, 1), (2, 1)]);
+    let found = counts(&[cron("* * * * *")], &window(at(0), 3));
+    assert_eq!(found, [(0, 1), (1, 1), (2, 1)]);
     assert_eq!(counts(&[cron("* * * * *")], &window(at(59_999), 3)), [(0, 1), (1, 1), (2, 1)]);
 }
 
@@ -124,8 +124,8 @@ fn what_has_fired_is_not_counted_again() {
 #[test]
 fn what_is_overdue_is_left_out_however_much_it_is() {
     let late = with(cron("* * * * * *"), |schedule| schedule.next_run_at = at(-1_000_000_000_000));
-    let told = instants(&[late], &window(at(0), 2), 200);
-    assert_eq!((told.until, told.minutes.into_values().collect::<Vec<_>>()), (None, vec![60, 60]));
+    let found = instants(&[late], &window(at(0), 2), 200);
+    assert_eq!((found.until, found.minutes.into_values().collect::<Vec<_>>()), (None, vec![60, 60]));
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn the_stored_instant_is_pinned() {
 fn of_too_many_the_end_is_missing_for_all_alike() {
     let schedules = [cron("* * * * * *"), cron("* * * * *"), cron("0 0 1 1 *")];
     let window = window(at(0), 1_000);
-    let told = instants(&schedules, &window, 6_100);
-    let until = told.until.expect("there are 61,000");
+    let found = instants(&schedules, &window, 6_100);
+    let until = found.until.expect("there are 61,000");
     assert!((window.from.plus(98)..window.from.plus(100)).contains(&until), "{until:?}");
-    let whole: Vec<(Minute, u64)> = told.minutes.into_iter().collect();
+    let whole: Vec<(Minute, u64)> = found.minutes.into_iter().collect();
     let minutes = usize::try_from(until.number() - window.from.number()).unwrap();
     assert_eq!(whole.len(), minutes, "every minute before it");
     assert!(whole.iter().all(|(minute, count)| *minute < until && *count == 61), "{whole:?}");
@@ -187,19 +187,19 @@ proptest! {
     #[test]
     fn together_they_are_the_sum_of_each(schedules in prop::collection::vec(any_upcoming(), 0..6), minutes in 1..90_i64) {
         let window = window(at(12_345), minutes);
-        let told = instants(&schedules, &window, MANY);
-        prop_assert_eq!(told.until, None);
-        prop_assert_eq!(told.minutes, naive(&schedules, &window));
+        let found = instants(&schedules, &window, MANY);
+        prop_assert_eq!(found.until, None);
+        prop_assert_eq!(found.minutes, naive(&schedules, &window));
     }
 
     #[test]
     fn what_is_cut_is_right_before_the_cut(schedules in prop::collection::vec(any_upcoming(), 1..6), most in 0..500_usize) {
         let window = window(at(12_345), 60);
-        let told = instants(&schedules, &window, most);
+        let found = instants(&schedules, &window, most);
         let mut whole = naive(&schedules, &window);
-        if let Some(until) = told.until {
+        if let Some(until) = found.until {
             drop(whole.split_off(&until));
         }
-        prop_assert_eq!(told.minutes, whole);
+        prop_assert_eq!(found.minutes, whole);
     }
 }
