@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 const NODE: NodeId = NodeId::new(1);
 const DEAD: NodeId = NodeId::new(2);
 
-struct Bench {
+struct Harness {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     reaper: Reaper,
@@ -43,7 +43,7 @@ struct Bench {
     _directory: TempDir,
 }
 
-impl Bench {
+impl Harness {
     fn new(alone: bool) -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
@@ -125,15 +125,15 @@ fn last_error(task: &Task) -> String {
 
 #[tokio::test]
 async fn a_lost_worker_costs_an_attempt_and_the_third_makes_poison() {
-    let bench = Bench::new(true);
-    let task = bench.submit(task()).await;
+    let harness = Harness::new(true);
+    let task = harness.submit(task()).await;
     for lost in 1..=3 {
-        bench.lease(task.lane.id).await;
-        bench.clock.advance_millis(9_999);
-        assert_eq!(bench.reap().await, Report::default(), "the lease still runs");
-        bench.clock.advance_millis(1);
-        assert_eq!(bench.reap().await.reaped, 1);
-        let now = bench.task(task.id).await;
+        harness.lease(task.lane.id).await;
+        harness.clock.advance_millis(9_999);
+        assert_eq!(harness.reap().await, Report::default(), "the lease still runs");
+        harness.clock.advance_millis(1);
+        assert_eq!(harness.reap().await.reaped, 1);
+        let now = harness.task(task.id).await;
         if lost < 3 {
             assert_eq!(
                 (now.state(), now.retry_count(), last_error(&now).as_str()),
@@ -142,16 +142,16 @@ async fn a_lost_worker_costs_an_attempt_and_the_third_makes_poison() {
         } else {
             assert_eq!((now.state(), last_error(&now).as_str()), (State::DeadLettered, "poisoned"));
         }
-        bench.clock.advance_millis(1_000);
+        harness.clock.advance_millis(1_000);
     }
 }
 
 /// It may well be the task that kills them, whatever else is broken.
 #[tokio::test]
-async fn a_worker_lost_under_a_breaker_costs_no_attempt_but_the_third_makes_poison() {
-    let bench = Bench::new(true);
-    let circuits = Arc::new(Circuits::new(Arc::clone(&bench.store) as _, 60_000));
-    let bench = Bench { reaper: bench.reaper.with_circuits(Arc::clone(&circuits)), ..bench };
+async fn a_worker_lost_under_a_breaker_counts_only_as_poison() {
+    let harness = Harness::new(true);
+    let circuits = Arc::new(Circuits::new(Arc::clone(&harness.store) as _, 60_000));
+    let harness = Harness { reaper: harness.reaper.with_circuits(Arc::clone(&circuits)), ..harness };
     let breaker = OpenBreaker {
         key: BreakerKey::of_tenant(TENANT),
         opened_at: START,
@@ -163,18 +163,18 @@ async fn a_worker_lost_under_a_breaker_costs_no_attempt_but_the_third_makes_pois
         overtaken: Vec::new(),
         last_probe: None,
     };
-    bench.store.open_breaker(breaker).await.unwrap();
+    harness.store.open_breaker(breaker).await.unwrap();
     let rules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
     let config = breakers::Config { rules, probe_millis: 60_000, confirm: Duration::ZERO };
-    let (store, clock) = (Arc::clone(&bench.store) as _, Arc::clone(&bench.clock) as _);
+    let (store, clock) = (Arc::clone(&harness.store) as _, Arc::clone(&harness.clock) as _);
     BreakerWatch::new(store, circuits, Arc::default(), clock, NODE, config).run_once().await.unwrap();
     let policy = RetryPolicy { max_retries: 1, ..retry_policy() };
-    let task = bench.submit(task().retry_policy(policy)).await;
+    let task = harness.submit(task().retry_policy(policy)).await;
     for lost in 1..=3 {
-        bench.lease(task.lane.id).await;
-        bench.clock.advance_millis(10_000);
-        assert_eq!(bench.reap().await.reaped, 1);
-        let now = bench.task(task.id).await;
+        harness.lease(task.lane.id).await;
+        harness.clock.advance_millis(10_000);
+        assert_eq!(harness.reap().await.reaped, 1);
+        let now = harness.task(task.id).await;
         let last = now.trail.last().unwrap();
         if lost < 3 {
             assert_eq!((now.state(), now.position.attempts, now.position.crashes), (State::Pending, 0, lost));
@@ -183,129 +183,129 @@ async fn a_worker_lost_under_a_breaker_costs_no_attempt_but_the_third_makes_pois
             assert_eq!((now.state(), last.uncounted()), (State::DeadLettered, None));
             assert_eq!(last.reason(), "poisoned");
         }
-        bench.clock.advance_millis(1_000);
+        harness.clock.advance_millis(1_000);
     }
 }
 
 #[tokio::test]
 async fn a_run_past_its_timeout_is_timed_out_and_is_no_poison() {
-    let bench = Bench::new(true);
-    let task = bench.submit(task().timeout_millis(5_000)).await;
+    let harness = Harness::new(true);
+    let task = harness.submit(task().timeout_millis(5_000)).await;
     for _ in 0..3 {
-        bench.lease(task.lane.id).await;
-        bench.clock.advance_millis(5_000);
-        assert_eq!(bench.reap().await.reaped, 1);
-        let now = bench.task(task.id).await;
+        harness.lease(task.lane.id).await;
+        harness.clock.advance_millis(5_000);
+        assert_eq!(harness.reap().await.reaped, 1);
+        let now = harness.task(task.id).await;
         assert_eq!((now.state(), last_error(&now).as_str()), (State::Pending, "timeout"));
-        bench.clock.advance_millis(1_000);
+        harness.clock.advance_millis(1_000);
     }
 }
 
 #[tokio::test]
-async fn a_webhook_past_its_timeout_is_told_that_and_not_the_grace_of_its_node() {
+async fn a_late_webhook_reports_its_timeout_without_the_grace() {
     for (timeout_millis, told) in [(5_500_u32, "5.5 seconds"), (1_000, "1 second")] {
-        let bench = Bench::new(true);
-        let task = bench.submit(task().push("http://x.example:80").timeout_millis(u64::from(timeout_millis))).await;
+        let harness = Harness::new(true);
+        let task = harness.submit(task().push("http://x.example:80").timeout_millis(u64::from(timeout_millis))).await;
         let claimant = Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
-        let claimed = bench.claim(task.lane.id, claimant).await;
+        let claimed = harness.claim(task.lane.id, claimant).await;
         let start =
             Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
-        bench.store.start(vec![start]).await.unwrap();
-        bench.clock.advance_millis(i64::from(timeout_millis) + 9_999);
-        assert_eq!(bench.reap().await, Report::default(), "its node may still tell what came of it");
-        bench.clock.advance_millis(1);
-        assert_eq!(bench.reap().await.reaped, 1);
-        assert_eq!(last_message(&bench.task(task.id).await), format!("the run did not end within {told}"));
+        harness.store.start(vec![start]).await.unwrap();
+        harness.clock.advance_millis(i64::from(timeout_millis) + 9_999);
+        assert_eq!(harness.reap().await, Report::default(), "its node may still tell what came of it");
+        harness.clock.advance_millis(1);
+        assert_eq!(harness.reap().await.reaped, 1);
+        assert_eq!(last_message(&harness.task(task.id).await), format!("the run did not end within {told}"));
     }
 }
 
 #[tokio::test]
-async fn what_was_queued_and_never_started_goes_back_uncounted() {
-    let bench = Bench::new(true);
-    let task = bench.submit(task().push("http://x.example:80")).await;
-    bench.claim(task.lane.id, Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None }).await;
-    bench.clock.advance_millis(10_000);
-    assert_eq!(bench.reap().await.reaped, 1);
-    let now = bench.task(task.id).await;
+async fn a_queued_task_that_never_started_goes_back_uncounted() {
+    let harness = Harness::new(true);
+    let task = harness.submit(task().push("http://x.example:80")).await;
+    harness.claim(task.lane.id, Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None }).await;
+    harness.clock.advance_millis(10_000);
+    assert_eq!(harness.reap().await.reaped, 1);
+    let now = harness.task(task.id).await;
     assert_eq!((now.state(), now.position.attempts), (State::Pending, 0));
 }
 
 #[tokio::test]
 async fn a_waiting_task_that_expires_is_failed() {
-    let bench = Bench::new(true);
-    let task = bench.submit(task().due(at(1_000)).expires_at(at(5_000))).await;
-    bench.clock.advance_millis(4_999);
-    assert_eq!(bench.reap().await, Report::default());
-    bench.clock.advance_millis(1);
-    assert_eq!(bench.reap().await.reaped, 1);
-    let now = bench.task(task.id).await;
+    let harness = Harness::new(true);
+    let task = harness.submit(task().due(at(1_000)).expires_at(at(5_000))).await;
+    harness.clock.advance_millis(4_999);
+    assert_eq!(harness.reap().await, Report::default());
+    harness.clock.advance_millis(1);
+    assert_eq!(harness.reap().await.reaped, 1);
+    let now = harness.task(task.id).await;
     assert_eq!((now.state(), last_error(&now).as_str()), (State::Failed, "expired"));
 }
 
 #[tokio::test]
 async fn a_cancelled_run_whose_worker_is_lost_is_cancelled() {
-    let bench = Bench::new(true);
-    let task = bench.submit(task()).await;
-    let leased = bench.lease(task.lane.id).await;
+    let harness = Harness::new(true);
+    let task = harness.submit(task()).await;
+    let leased = harness.lease(task.lane.id).await;
     let by = By { now: START, node: NODE, actor: Actor::Client };
     let cancel = transition(&leased.position, Event::Cancel, &by).unwrap();
-    bench.store.apply(vec![(task.id, cancel)]).await.unwrap();
-    bench.clock.advance_millis(10_000);
-    assert_eq!(bench.reap().await.reaped, 1);
-    assert_eq!(bench.task(task.id).await.state(), State::Cancelled);
+    harness.store.apply(vec![(task.id, cancel)]).await.unwrap();
+    harness.clock.advance_millis(10_000);
+    assert_eq!(harness.reap().await.reaped, 1);
+    assert_eq!(harness.task(task.id).await.state(), State::Cancelled);
 }
 
 #[tokio::test]
-async fn silent_nodes_are_buried_at_once_by_whoever_is_alone_and_later_by_the_others() {
+async fn a_node_alone_removes_silent_nodes_at_once_others_later() {
     for (alone, removed) in [(true, 1), (false, 0)] {
-        let bench = Bench::new(alone);
-        bench.saw(NODE).await;
-        bench.saw(DEAD).await;
-        assert_eq!(bench.reap().await.removed_nodes, removed);
-        bench.saw(DEAD).await;
-        bench.clock.advance_millis(60_001);
-        bench.saw(NODE).await;
-        assert_eq!(bench.reap().await.removed_nodes, 1);
-        assert_eq!(bench.reap().await.removed_nodes, 0);
+        let harness = Harness::new(alone);
+        harness.saw(NODE).await;
+        harness.saw(DEAD).await;
+        assert_eq!(harness.reap().await.removed_nodes, removed);
+        harness.saw(DEAD).await;
+        harness.clock.advance_millis(60_001);
+        harness.saw(NODE).await;
+        assert_eq!(harness.reap().await.removed_nodes, 1);
+        assert_eq!(harness.reap().await.removed_nodes, 0);
     }
 }
 
 #[tokio::test]
-async fn whoever_was_not_seen_itself_takes_nobody_for_dead() {
-    let bench = Bench::new(false);
-    bench.saw(DEAD).await;
-    bench.clock.advance_millis(60_001);
-    assert_eq!(bench.reap().await, Report::default());
-    bench.saw(NODE).await;
-    assert_eq!(bench.reap().await.removed_nodes, 1);
+async fn a_node_without_steady_presence_removes_no_other() {
+    let harness = Harness::new(false);
+    harness.saw(DEAD).await;
+    harness.clock.advance_millis(60_001);
+    assert_eq!(harness.reap().await, Report::default());
+    harness.saw(NODE).await;
+    assert_eq!(harness.reap().await.removed_nodes, 1);
 }
 
 #[tokio::test]
 async fn a_leader_of_the_past_takes_nothing_back_and_ends_by_itself() {
-    let bench = Bench::new(false);
-    let task = bench.submit(task()).await;
-    bench.lease(task.lane.id).await;
-    bench.saw(DEAD).await;
-    bench.saw(NODE).await;
-    let past = bench.lead(NODE).await;
-    let present = bench.lead(DEAD).await;
+    let harness = Harness::new(false);
+    let task = harness.submit(task()).await;
+    harness.lease(task.lane.id).await;
+    harness.saw(DEAD).await;
+    harness.saw(NODE).await;
+    let past = harness.lead(NODE).await;
+    let present = harness.lead(DEAD).await;
     assert!(present.term > past.term);
-    bench.clock.advance_millis(60_001);
-    bench.saw(NODE).await;
-    let before = bench.task(task.id).await;
-    assert_eq!(bench.reaper.run_once(&past).await.unwrap(), None);
+    harness.clock.advance_millis(60_001);
+    harness.saw(NODE).await;
+    let before = harness.task(task.id).await;
+    assert_eq!(harness.reaper.run_once(&past).await.unwrap(), None);
     // It does not wait to be told.
-    bench.reaper.run(&past, CancellationToken::new()).await;
-    assert_eq!(bench.task(task.id).await.position, before.position);
-    assert_eq!(bench.store.nodes().await.unwrap().len(), 2, "nor is anybody buried");
-    assert_eq!(bench.reaper.run_once(&present).await.unwrap().unwrap().reaped, 1);
+    harness.reaper.run(&past, CancellationToken::new()).await;
+    assert_eq!(harness.task(task.id).await.position, before.position);
+    assert_eq!(harness.store.nodes().await.unwrap().len(), 2, "nor is anybody buried");
+    assert_eq!(harness.reaper.run_once(&present).await.unwrap().unwrap().reaped, 1);
 }
 
 #[tokio::test]
-async fn what_is_led_is_given_the_lease_and_its_end_is_the_end_of_the_leadership() {
-    let bench = Bench::new(true);
+async fn the_loops_get_the_lease_and_their_end_ends_the_leadership() {
+    let harness = Harness::new(true);
     let config = elector::Config { lease: Duration::from_secs(30), renewal: Duration::from_millis(20) };
-    let elector = Elector::new(Arc::clone(&bench.store) as _, NODE, config);
+    let elector = Elector::new(Arc::clone(&harness.store) as _, NODE, config);
     let (told, mut leases) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let lead = move |lease: LeaderLease, _: CancellationToken| {
@@ -319,27 +319,27 @@ async fn what_is_led_is_given_the_lease_and_its_end_is_the_end_of_the_leadership
     assert!(second.term > first.term, "it was given up in between");
     stop.cancel();
     running.await.unwrap();
-    assert_eq!(bench.store.holder(LEADER).await.unwrap(), None);
+    assert_eq!(harness.store.holder(LEADER).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
-    let bench = Bench::new(false);
+    let harness = Harness::new(false);
     let skew = Arc::new(|| -250);
     let me = sighting(NODE);
     let presence = Arc::new(OwnPresence::new(Duration::ZERO, Duration::from_hours(1)));
     let often = Duration::from_millis(10);
-    let membership = Membership::new(Arc::clone(&bench.store) as _, me.clone(), skew, often, Arc::clone(&presence));
+    let membership = Membership::new(Arc::clone(&harness.store) as _, me.clone(), skew, often, Arc::clone(&presence));
     let stop = CancellationToken::new();
     let running = tokio::spawn(membership.run(stop.clone()));
     let seen = |last_seen_at| NodePresence { skew_millis: -250, last_seen_at, ..me.clone() };
     for later in [START, at(5_000)] {
         eventually("it is seen", Duration::from_secs(10), async || {
-            let nodes = bench.store.nodes().await.unwrap();
+            let nodes = harness.store.nodes().await.unwrap();
             if nodes == [seen(later)] { Ok(()) } else { Err(format!("{nodes:?}")) }
         })
         .await;
-        bench.clock.advance_millis(5_000);
+        harness.clock.advance_millis(5_000);
     }
     assert!(presence.is_steady());
     stop.cancel();

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 const NODE: NodeId = NodeId::new(1);
 const MINUTE: i64 = 60_000;
 
-struct Bench {
+struct Harness {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     cron: Arc<CronLoop>,
@@ -38,7 +38,7 @@ struct Bench {
     _directory: TempDir,
 }
 
-impl Bench {
+impl Harness {
     fn new() -> Self {
         Self::looking_every(Duration::from_secs(1))
     }
@@ -173,109 +173,109 @@ use OccurrenceOutcome::{Buffered, Fired, Skipped};
 
 #[tokio::test]
 async fn nothing_fires_early_and_everything_fires_once() {
-    let bench = Bench::new();
-    let id = bench.schedule("minutely", |definition| definition.spec.overlap = Overlap::AllowAll).await;
-    assert_eq!(bench.pass(MINUTE - 1).await, Report { next_at: Some(at(MINUTE)), ..Report::default() });
+    let harness = Harness::new();
+    let id = harness.schedule("minutely", |definition| definition.spec.overlap = Overlap::AllowAll).await;
+    assert_eq!(harness.pass(MINUTE - 1).await, Report { next_at: Some(at(MINUTE)), ..Report::default() });
     for minute in 1..=5 {
-        let report = bench.pass(if minute == 1 { 1 } else { MINUTE }).await;
+        let report = harness.pass(if minute == 1 { 1 } else { MINUTE }).await;
         assert_eq!((report.fired, report.next_at), (1, Some(at((minute + 1) * MINUTE))));
-        assert_eq!(bench.pass(0).await.written, 0, "an instant is decided once");
+        assert_eq!(harness.pass(0).await.written, 0, "an instant is decided once");
     }
-    let tasks = bench.tasks(id).await;
+    let tasks = harness.tasks(id).await;
     let due: Vec<Timestamp> = tasks.iter().map(|task| task.execute_at).collect();
     assert_eq!(due, (1..=5).map(|minute| at(minute * MINUTE)).collect::<Vec<_>>());
     assert!(tasks.iter().all(|task| task.body.schedule_id == Some(id)));
-    let schedule = bench.read(id).await;
+    let schedule = harness.read(id).await;
     assert_eq!((schedule.progress.run_count, schedule.progress.last_run_at), (5, Some(at(5 * MINUTE))));
     assert_eq!(schedule.version, 1, "a run is no edit");
 }
 
 #[tokio::test]
-async fn skip_leaves_out_what_comes_while_the_previous_is_live() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |_| {}).await;
-    bench.pass(MINUTE).await;
-    let first = bench.begin_first(id).await;
-    bench.pass(MINUTE).await;
-    bench.pass(MINUTE).await;
-    assert!(bench.complete(&first).await);
-    bench.pass(MINUTE).await;
-    assert_eq!(bench.outcomes(id).await, [Fired, Skipped, Skipped, Fired]);
-    assert_eq!(bench.read(id).await.progress.skipped_count, 2);
+async fn skip_leaves_out_instants_while_the_previous_is_live() {
+    let harness = Harness::new();
+    let id = harness.schedule("s", |_| {}).await;
+    harness.pass(MINUTE).await;
+    let first = harness.begin_first(id).await;
+    harness.pass(MINUTE).await;
+    harness.pass(MINUTE).await;
+    assert!(harness.complete(&first).await);
+    harness.pass(MINUTE).await;
+    assert_eq!(harness.outcomes(id).await, [Fired, Skipped, Skipped, Fired]);
+    assert_eq!(harness.read(id).await.progress.skipped_count, 2);
 }
 
 #[tokio::test]
 async fn buffer_one_keeps_one_for_afterwards() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::BufferOne).await;
-    bench.pass(MINUTE).await;
-    let first = bench.begin_first(id).await;
-    assert!(bench.pass(MINUTE).await.waits);
-    bench.pass(MINUTE).await;
-    assert_eq!(bench.outcomes(id).await, [Fired, Buffered, Skipped]);
-    assert!(bench.complete(&first).await);
-    assert_eq!(bench.pass(1_000).await.fired, 1, "as soon as the previous has ended");
-    assert_eq!(bench.outcomes(id).await, [Fired, Fired, Skipped]);
-    assert_eq!(bench.states(id).await, [State::Completed, State::Pending]);
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::BufferOne).await;
+    harness.pass(MINUTE).await;
+    let first = harness.begin_first(id).await;
+    assert!(harness.pass(MINUTE).await.waits);
+    harness.pass(MINUTE).await;
+    assert_eq!(harness.outcomes(id).await, [Fired, Buffered, Skipped]);
+    assert!(harness.complete(&first).await);
+    assert_eq!(harness.pass(1_000).await.fired, 1, "as soon as the previous has ended");
+    assert_eq!(harness.outcomes(id).await, [Fired, Fired, Skipped]);
+    assert_eq!(harness.states(id).await, [State::Completed, State::Pending]);
     // It waits for instants again.
-    let next = bench.read(id).await.progress;
+    let next = harness.read(id).await.progress;
     assert_eq!((next.next_check_at, next.next_run_at), (Some(at(4 * MINUTE)), Some(at(4 * MINUTE))));
 }
 
 #[tokio::test]
 async fn buffer_all_runs_them_one_at_a_time_in_order() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
     for _ in 0..4 {
-        bench.pass(MINUTE).await;
+        harness.pass(MINUTE).await;
     }
-    assert_eq!(bench.outcomes(id).await, [Fired, Buffered, Buffered, Buffered]);
+    assert_eq!(harness.outcomes(id).await, [Fired, Buffered, Buffered, Buffered]);
     for done in 1..=4 {
-        let running = bench.begin_first(id).await;
-        assert_eq!(bench.tasks(id).await.len(), done, "one at a time");
-        assert_eq!(bench.pass(1).await.fired, 0);
-        assert!(bench.complete(&running).await);
-        assert_eq!(bench.pass(1).await.fired, usize::from(done < 4));
+        let running = harness.begin_first(id).await;
+        assert_eq!(harness.tasks(id).await.len(), done, "one at a time");
+        assert_eq!(harness.pass(1).await.fired, 0);
+        assert!(harness.complete(&running).await);
+        assert_eq!(harness.pass(1).await.fired, usize::from(done < 4));
     }
-    let instants: Vec<i64> = bench.told(id).await.into_iter().map(|(minute, ..)| minute).collect();
+    let instants: Vec<i64> = harness.told(id).await.into_iter().map(|(minute, ..)| minute).collect();
     assert_eq!(instants, [1, 2, 3, 4]);
-    let order: Vec<Timestamp> = bench.tasks(id).await.iter().map(|task| task.created_at).collect();
+    let order: Vec<Timestamp> = harness.tasks(id).await.iter().map(|task| task.created_at).collect();
     assert!(order.is_sorted());
 }
 
 #[tokio::test]
 async fn cancel_other_asks_the_running_one_to_stop_and_waits_for_it() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::CancelOther).await;
-    bench.pass(MINUTE).await;
-    let first = bench.begin_first(id).await;
-    bench.pass(MINUTE).await;
-    assert_eq!(bench.outcomes(id).await, [Fired, Buffered]);
-    let asked = bench.tasks(id).await.remove(0);
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::CancelOther).await;
+    harness.pass(MINUTE).await;
+    let first = harness.begin_first(id).await;
+    harness.pass(MINUTE).await;
+    assert_eq!(harness.outcomes(id).await, [Fired, Buffered]);
+    let asked = harness.tasks(id).await.remove(0);
     assert!(asked.position.cancel_requested && asked.state() == State::Running);
-    assert_eq!(bench.pass(1).await.fired, 0, "it still runs");
-    assert!(!bench.complete(&first).await, "what it was before it was asked");
-    assert!(bench.complete(&asked).await);
-    assert_eq!(bench.pass(1).await.fired, 1);
-    assert_eq!(bench.states(id).await, [State::Cancelled, State::Pending]);
+    assert_eq!(harness.pass(1).await.fired, 0, "it still runs");
+    assert!(!harness.complete(&first).await, "what it was before it was asked");
+    assert!(harness.complete(&asked).await);
+    assert_eq!(harness.pass(1).await.fired, 1);
+    assert_eq!(harness.states(id).await, [State::Cancelled, State::Pending]);
     // One that waits for nobody is simply replaced.
-    bench.pass(MINUTE).await;
-    assert_eq!(bench.pass(1).await.fired, 1);
-    assert_eq!(bench.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
+    harness.pass(MINUTE).await;
+    assert_eq!(harness.pass(1).await.fired, 1);
+    assert_eq!(harness.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
 }
 
 #[tokio::test]
-async fn terminate_other_ends_the_running_one_whatever_its_worker_says_later() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
-    bench.pass(MINUTE).await;
-    let first = bench.begin_first(id).await;
-    assert_eq!(bench.pass(MINUTE).await.fired, 1, "now, and not when the worker has noticed");
-    assert_eq!(bench.states(id).await, [State::Cancelled, State::Pending]);
-    assert!(!bench.complete(&first).await);
-    bench.pass(MINUTE).await;
-    assert_eq!(bench.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
-    let trail = bench.tasks(id).await.remove(0).trail;
+async fn terminate_other_ends_the_run_whatever_its_worker_reports() {
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
+    harness.pass(MINUTE).await;
+    let first = harness.begin_first(id).await;
+    assert_eq!(harness.pass(MINUTE).await.fired, 1, "now, and not when the worker has noticed");
+    assert_eq!(harness.states(id).await, [State::Cancelled, State::Pending]);
+    assert!(!harness.complete(&first).await);
+    harness.pass(MINUTE).await;
+    assert_eq!(harness.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
+    let trail = harness.tasks(id).await.remove(0).trail;
     let actors: Vec<Actor<'_>> = trail.entries().map(|entry| entry.actor).collect();
     let by_schedule = actors.iter().filter(|actor| **actor == Actor::Schedule).count();
     assert_eq!(by_schedule, 3, "made, asked to stop, stopped");
@@ -283,18 +283,18 @@ async fn terminate_other_ends_the_running_one_whatever_its_worker_says_later() {
 
 #[tokio::test]
 async fn allow_all_runs_them_side_by_side() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::AllowAll).await;
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::AllowAll).await;
     for _ in 0..3 {
-        bench.pass(MINUTE).await;
+        harness.pass(MINUTE).await;
     }
-    assert_eq!(bench.states(id).await, [State::Pending; 3]);
+    assert_eq!(harness.states(id).await, [State::Pending; 3]);
 }
 
 #[tokio::test]
 async fn a_clock_in_the_year_2200_is_caught_up_with_in_bounded_steps() {
-    let bench = Bench::new();
-    let id = bench
+    let harness = Harness::new();
+    let id = harness
         .schedule("s", |definition| {
             definition.spec.catchup = CatchUp::All;
             definition.spec.overlap = Overlap::AllowAll;
@@ -302,153 +302,153 @@ async fn a_clock_in_the_year_2200_is_caught_up_with_in_bounded_steps() {
         })
         .await;
     let years = 174 * 365 * 24 * 60 * MINUTE;
-    let mut report = bench.pass(years).await;
+    let mut report = harness.pass(years).await;
     let mut rounds = 1;
     while report.more {
-        report = bench.pass(0).await;
+        report = harness.pass(0).await;
         rounds += 1;
         assert!(rounds < 50, "there is no end");
     }
-    let told = bench.store.occurrences(id, None, 100_000).await.unwrap();
+    let told = harness.store.occurrences(id, None, 100_000).await.unwrap();
     assert!(told.len() <= 8 * PLAN_MAX, "{}", told.len());
-    assert!((2_999..=3_001).contains(&bench.tasks(id).await.len()));
-    let schedule = bench.read(id).await;
+    assert!((2_999..=3_001).contains(&harness.tasks(id).await.len()));
+    let schedule = harness.read(id).await;
     assert!(schedule.progress.missed_count > 10_000);
-    assert!(schedule.progress.next_run_at.unwrap() > bench.clock.now());
+    assert!(schedule.progress.next_run_at.unwrap() > harness.clock.now());
 }
 
 #[tokio::test]
 async fn a_leader_of_the_past_fires_nothing() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
-    bench.pass(MINUTE).await;
-    let running = bench.begin_first(id).await;
-    let past = bench.lead(NODE).await;
-    bench.lead(NodeId::new(2)).await;
-    bench.clock.advance_millis(MINUTE);
-    assert_eq!(bench.cron.run_once(&past).await.unwrap(), None);
-    assert_eq!(bench.states(id).await, [State::Running], "it ends no task either");
-    assert!(bench.complete(&running).await);
-    assert_eq!(bench.pass(0).await.fired, 1, "whoever leads does");
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
+    harness.pass(MINUTE).await;
+    let running = harness.begin_first(id).await;
+    let past = harness.lead(NODE).await;
+    harness.lead(NodeId::new(2)).await;
+    harness.clock.advance_millis(MINUTE);
+    assert_eq!(harness.cron.run_once(&past).await.unwrap(), None);
+    assert_eq!(harness.states(id).await, [State::Running], "it ends no task either");
+    assert!(harness.complete(&running).await);
+    assert_eq!(harness.pass(0).await.fired, 1, "whoever leads does");
 }
 
 #[tokio::test]
 async fn two_leaders_at_once_fire_an_instant_once() {
-    let bench = Bench::new();
-    let ids = futures(&bench, 20).await;
-    let lease = bench.lead(NODE).await;
+    let harness = Harness::new();
+    let ids = futures(&harness, 20).await;
+    let lease = harness.lead(NODE).await;
     for _ in 0..5 {
-        bench.clock.advance_millis(MINUTE);
+        harness.clock.advance_millis(MINUTE);
         // The same lease: the term does not tell them apart, the revision does.
-        let (one, two) = tokio::join!(bench.cron.run_once(&lease), bench.cron.run_once(&lease));
+        let (one, two) = tokio::join!(harness.cron.run_once(&lease), harness.cron.run_once(&lease));
         assert_eq!(one.unwrap().unwrap().fired + two.unwrap().unwrap().fired, ids.len());
     }
     for id in ids {
-        assert_eq!(bench.outcomes(id).await, [Fired; 5]);
-        assert_eq!(bench.tasks(id).await.len(), 5);
+        assert_eq!(harness.outcomes(id).await, [Fired; 5]);
+        assert_eq!(harness.tasks(id).await.len(), 5);
     }
 }
 
-async fn futures(bench: &Bench, count: usize) -> Vec<ScheduleId> {
+async fn futures(harness: &Harness, count: usize) -> Vec<ScheduleId> {
     let mut ids = Vec::new();
     for number in 0..count {
         let allow_all = |definition: &mut Definition| definition.spec.overlap = Overlap::AllowAll;
-        ids.push(bench.schedule(&format!("s{number}"), allow_all).await);
+        ids.push(harness.schedule(&format!("s{number}"), allow_all).await);
     }
     ids
 }
 
 #[tokio::test]
 async fn an_edit_and_an_advance_exclude_each_other() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |_| {}).await;
-    let read = bench.read(id).await;
-    assert_eq!(bench.pass(MINUTE).await.fired, 1);
-    assert_eq!(Schedules::replace(&*bench.store, read).await.unwrap(), Replaced::Lost, "the advance was first");
-    let mut edited = bench.read(id).await;
+    let harness = Harness::new();
+    let id = harness.schedule("s", |_| {}).await;
+    let read = harness.read(id).await;
+    assert_eq!(harness.pass(MINUTE).await.fired, 1);
+    assert_eq!(Schedules::replace(&*harness.store, read).await.unwrap(), Replaced::Lost, "the advance was first");
+    let mut edited = harness.read(id).await;
     edited.progress.next_run_at = Some(at(90 * MINUTE));
     edited.progress.next_check_at = Some(EVERY_PASS);
-    assert_eq!(Schedules::replace(&*bench.store, edited).await.unwrap(), Replaced::Done);
-    assert_eq!(bench.pass(MINUTE).await.fired, 0, "the edit was first");
-    assert_eq!(bench.read(id).await.progress.next_check_at, Some(at(90 * MINUTE)), "a look puts it right");
+    assert_eq!(Schedules::replace(&*harness.store, edited).await.unwrap(), Replaced::Done);
+    assert_eq!(harness.pass(MINUTE).await.fired, 0, "the edit was first");
+    assert_eq!(harness.read(id).await.progress.next_check_at, Some(at(90 * MINUTE)), "a look puts it right");
 }
 
 #[tokio::test]
 async fn a_failure_pauses_a_schedule_that_says_so() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.pause_on_failure = true).await;
-    let deaf = bench.schedule("deaf", |_| {}).await;
-    bench.pass(MINUTE).await;
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.pause_on_failure = true).await;
+    let deaf = harness.schedule("deaf", |_| {}).await;
+    harness.pass(MINUTE).await;
     for id in [id, deaf] {
-        let running = bench.begin_first(id).await;
-        assert!(bench.fail(&running).await);
+        let running = harness.begin_first(id).await;
+        assert!(harness.fail(&running).await);
     }
-    let report = bench.pass(1_000).await;
+    let report = harness.pass(1_000).await;
     assert_eq!((report.written, report.fired), (1, 0));
-    let paused = bench.read(id).await;
-    let failed = bench.tasks(id).await.remove(0);
+    let paused = harness.read(id).await;
+    let failed = harness.tasks(id).await.remove(0);
     let reason = paused.pause.as_ref().and_then(|pause| pause.reason.clone()).expect("a reason");
     assert!(reason.contains(&failed.id.to_string()) && reason.contains("DEAD_LETTERED"), "{reason}");
-    assert_eq!((paused.version, bench.read(deaf).await.pause), (2, None));
-    bench.pass(5 * MINUTE).await;
-    assert_eq!(bench.outcomes(id).await, [Fired], "nothing fires while it is paused");
-    assert_eq!(bench.outcomes(deaf).await.len(), 6);
+    assert_eq!((paused.version, harness.read(deaf).await.pause), (2, None));
+    harness.pass(5 * MINUTE).await;
+    assert_eq!(harness.outcomes(id).await, [Fired], "nothing fires while it is paused");
+    assert_eq!(harness.outcomes(deaf).await.len(), 6);
     // Resumed by hand, it is not paused again by the same failure.
     let mut resumed = paused;
     resumed.set_pause(None);
     resumed.progress.next_check_at = resumed.next_check_at(true);
-    assert_eq!(Schedules::replace(&*bench.store, resumed).await.unwrap(), Replaced::Done);
-    bench.pass(0).await;
-    assert_eq!(bench.read(id).await.pause, None);
+    assert_eq!(Schedules::replace(&*harness.store, resumed).await.unwrap(), Replaced::Done);
+    harness.pass(0).await;
+    assert_eq!(harness.read(id).await.pause, None);
 }
 
 #[tokio::test]
 async fn a_task_that_cannot_be_made_is_a_record_with_its_reason() {
-    let bench = Bench::new();
-    let id = bench.schedule("s", |definition| definition.task = json(r#"{"type":""}"#)).await;
-    bench.pass(MINUTE).await;
-    assert_eq!(bench.told(id).await, [(1, Skipped, "task_refused".to_owned())]);
-    let progress = bench.read(id).await.progress;
+    let harness = Harness::new();
+    let id = harness.schedule("s", |definition| definition.task = json(r#"{"type":""}"#)).await;
+    harness.pass(MINUTE).await;
+    assert_eq!(harness.told(id).await, [(1, Skipped, "task_refused".to_owned())]);
+    let progress = harness.read(id).await.progress;
     assert_eq!((progress.run_count, progress.skipped_count, progress.next_run_at), (0, 1, Some(at(2 * MINUTE))));
-    let told = bench.store.occurrences(id, None, 1).await.unwrap().remove(0);
+    let told = harness.store.occurrences(id, None, 1).await.unwrap().remove(0);
     assert!(told.detail.unwrap().contains("type: must be 1 to 255"));
 }
 
 #[tokio::test]
 async fn it_ends_after_its_last_run() {
-    let bench = Bench::new();
-    let id = bench
+    let harness = Harness::new();
+    let id = harness
         .schedule("s", |definition| {
             definition.spec.max_runs = Some(2);
             definition.spec.overlap = Overlap::AllowAll;
         })
         .await;
     for _ in 0..4 {
-        bench.pass(MINUTE).await;
+        harness.pass(MINUTE).await;
     }
-    assert_eq!(bench.outcomes(id).await, [Fired, Fired]);
-    let progress = bench.read(id).await.progress;
+    assert_eq!(harness.outcomes(id).await, [Fired, Fired]);
+    let progress = harness.read(id).await.progress;
     assert_eq!((progress.next_run_at, progress.next_check_at), (None, None));
 }
 
 #[tokio::test]
-async fn many_more_than_a_page_fire_in_one_round() {
-    let bench = Bench::new();
-    let ids = futures(&bench, 250).await;
-    assert_eq!(bench.pass(MINUTE).await.fired, ids.len());
+async fn many_more_than_a_page_fire_in_one_pass() {
+    let harness = Harness::new();
+    let ids = futures(&harness, 250).await;
+    assert_eq!(harness.pass(MINUTE).await.fired, ids.len());
 }
 
 #[tokio::test]
-async fn it_runs_until_told_to_stop_and_hears_of_new_schedules() {
-    let bench = Bench::new();
-    let (lease, stop) = (bench.lead(NODE).await, CancellationToken::new());
-    let (cron, token) = (Arc::clone(&bench.cron), stop.clone());
+async fn it_runs_until_its_shutdown_and_new_schedules_wake_it() {
+    let harness = Harness::new();
+    let (lease, stop) = (harness.lead(NODE).await, CancellationToken::new());
+    let (cron, token) = (Arc::clone(&harness.cron), stop.clone());
     let running = tokio::spawn(async move { cron.run(&lease, token).await });
-    let id = bench.schedule("s", |_| {}).await;
-    bench.clock.advance_millis(MINUTE);
-    bench.waker.schedule_written();
+    let id = harness.schedule("s", |_| {}).await;
+    harness.clock.advance_millis(MINUTE);
+    harness.waker.schedule_written();
     eventually("it fires", Duration::from_secs(20), async || {
-        let told = bench.told(id).await;
+        let told = harness.told(id).await;
         if told.is_empty() { Err("nothing yet".to_owned()) } else { Ok(()) }
     })
     .await;
@@ -457,23 +457,23 @@ async fn it_runs_until_told_to_stop_and_hears_of_new_schedules() {
 }
 
 #[tokio::test]
-async fn it_hears_of_tasks_that_come_to_rest_while_a_schedule_waits_for_one() {
-    let bench = Bench::looking_every(Duration::from_hours(1));
-    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
-    bench.pass(MINUTE).await;
-    let running = bench.begin_first(id).await;
-    bench.pass(MINUTE).await;
-    assert_eq!(bench.outcomes(id).await, [Fired, Buffered]);
-    bench.waker.task_finished();
-    let early = tokio::time::timeout(Duration::from_millis(1), bench.waker.wait());
+async fn a_finished_task_wakes_it_while_a_schedule_waits() {
+    let harness = Harness::looking_every(Duration::from_hours(1));
+    let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
+    harness.pass(MINUTE).await;
+    let running = harness.begin_first(id).await;
+    harness.pass(MINUTE).await;
+    assert_eq!(harness.outcomes(id).await, [Fired, Buffered]);
+    harness.waker.task_finished();
+    let early = tokio::time::timeout(Duration::from_millis(1), harness.waker.wait());
     assert!(early.await.is_err(), "nobody is called while it is not known that one waits");
-    let (lease, stop) = (bench.lead(NODE).await, CancellationToken::new());
-    let (cron, token) = (Arc::clone(&bench.cron), stop.clone());
+    let (lease, stop) = (harness.lead(NODE).await, CancellationToken::new());
+    let (cron, token) = (Arc::clone(&harness.cron), stop.clone());
     let cron = tokio::spawn(async move { cron.run(&lease, token).await });
-    assert!(bench.complete(&running).await);
+    assert!(harness.complete(&running).await);
     eventually("the next one fires", Duration::from_secs(20), async || {
-        bench.waker.task_finished();
-        let outcomes = bench.outcomes(id).await;
+        harness.waker.task_finished();
+        let outcomes = harness.outcomes(id).await;
         if outcomes == [Fired, Fired] { Ok(()) } else { Err(format!("{outcomes:?}")) }
     })
     .await;
@@ -482,12 +482,12 @@ async fn it_hears_of_tasks_that_come_to_rest_while_a_schedule_waits_for_one() {
 }
 
 #[tokio::test]
-async fn it_ends_when_somebody_else_leads() {
-    let bench = Bench::new();
-    bench.schedule("s", |_| {}).await;
-    let past = bench.lead(NODE).await;
-    bench.lead(NodeId::new(2)).await;
-    bench.clock.advance_millis(MINUTE);
-    let ended = tokio::time::timeout(Duration::from_secs(20), bench.cron.run(&past, CancellationToken::new()));
+async fn it_ends_when_another_node_leads() {
+    let harness = Harness::new();
+    harness.schedule("s", |_| {}).await;
+    let past = harness.lead(NODE).await;
+    harness.lead(NodeId::new(2)).await;
+    harness.clock.advance_millis(MINUTE);
+    let ended = tokio::time::timeout(Duration::from_secs(20), harness.cron.run(&past, CancellationToken::new()));
     ended.await.expect("it ends by itself");
 }

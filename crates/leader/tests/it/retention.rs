@@ -27,13 +27,13 @@ const NODE: NodeId = NodeId::new(1);
 const DAY: Duration = Duration::from_hours(24);
 const SOON: Duration = Duration::from_secs(20);
 
-struct Bench {
+struct Harness {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     _directory: TempDir,
 }
 
-impl Bench {
+impl Harness {
     fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
@@ -76,38 +76,38 @@ fn config(history: Option<Duration>, keys: Option<Duration>) -> Config {
 }
 
 #[tokio::test]
-async fn what_is_over_goes_by_the_stores_clock() {
-    let bench = Bench::new();
-    let pruner = bench.pruner(config(Some(90 * DAY), Some(30 * DAY)));
-    let old = bench.done(task().key("k", 1)).await;
-    bench.pass(DAY);
-    let young = bench.done(task()).await;
+async fn old_data_is_removed_by_the_clock_of_the_store() {
+    let harness = Harness::new();
+    let pruner = harness.pruner(config(Some(90 * DAY), Some(30 * DAY)));
+    let old = harness.done(task().key("k", 1)).await;
+    harness.pass(DAY);
+    let young = harness.done(task()).await;
     assert_eq!(pruner.run_once().await.unwrap(), Report::default());
-    bench.pass(29 * DAY);
-    let pruner = bench.pruner(config(Some(90 * DAY), Some(30 * DAY)));
+    harness.pass(29 * DAY);
+    let pruner = harness.pruner(config(Some(90 * DAY), Some(30 * DAY)));
     assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "a key lives for thirty days, to the millisecond");
-    bench.pass(Duration::from_millis(1));
-    let pruner = bench.pruner(config(Some(90 * DAY), Some(30 * DAY)));
+    harness.pass(Duration::from_millis(1));
+    let pruner = harness.pruner(config(Some(90 * DAY), Some(30 * DAY)));
     assert_eq!(pruner.run_once().await.unwrap(), Report { keys: 1, ..Report::default() });
-    assert!(matches!(bench.submit(task().key("k", 2)).await, Inserted::Created(_)));
-    bench.pass(60 * DAY);
+    assert!(matches!(harness.submit(task().key("k", 2)).await, Inserted::Created(_)));
+    harness.pass(60 * DAY);
     assert_eq!(pruner.run_once().await.unwrap(), Report { tasks: 1, ..Report::default() });
-    assert!(!bench.is_there(old.id).await && bench.is_there(young.id).await);
+    assert!(!harness.is_there(old.id).await && harness.is_there(young.id).await);
 }
 
 #[tokio::test]
-async fn what_is_kept_for_ever_is_kept() {
-    let bench = Bench::new();
-    let old = bench.done(task().key("k", 1)).await;
-    bench.pass(100_000 * DAY);
-    assert_eq!(bench.pruner(config(None, None)).run_once().await.unwrap(), Report::default());
-    assert!(bench.is_there(old.id).await);
-    assert!(matches!(bench.submit(task().key("k", 1)).await, Inserted::Replayed(task) if task.id == old.id));
+async fn data_without_a_retention_is_kept() {
+    let harness = Harness::new();
+    let old = harness.done(task().key("k", 1)).await;
+    harness.pass(100_000 * DAY);
+    assert_eq!(harness.pruner(config(None, None)).run_once().await.unwrap(), Report::default());
+    assert!(harness.is_there(old.id).await);
+    assert!(matches!(harness.submit(task().key("k", 1)).await, Inserted::Replayed(task) if task.id == old.id));
 }
 
 #[tokio::test]
 async fn a_worker_that_was_not_seen_for_long_is_listed_no_more() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let seen = |name: &str, at| WorkerPresence {
         tenant: TENANT.into(),
         name: name.into(),
@@ -116,53 +116,53 @@ async fn a_worker_that_was_not_seen_for_long_is_listed_no_more() {
         first_seen_at: START,
         last_seen_at: at,
     };
-    bench.store.record_workers(vec![seen("gone", START), seen("there", START.plus_millis(1))]).await.unwrap();
-    bench.pass(DAY);
-    let pruner = bench.pruner(config(None, None));
+    harness.store.record_workers(vec![seen("gone", START), seen("there", START.plus_millis(1))]).await.unwrap();
+    harness.pass(DAY);
+    let pruner = harness.pruner(config(None, None));
     assert_eq!(pruner.run_once().await.unwrap(), Report::default());
-    bench.pass(Duration::from_millis(1));
+    harness.pass(Duration::from_millis(1));
     assert_eq!(pruner.run_once().await.unwrap(), Report { workers: 1, ..Report::default() });
-    let left = bench.store.workers(TENANT, None, 10).await.unwrap();
+    let left = harness.store.workers(TENANT, None, 10).await.unwrap();
     assert_eq!(left.iter().map(|worker| worker.name.as_str()).collect::<Vec<_>>(), ["there"]);
 }
 
 #[tokio::test]
 async fn past_minutes_of_the_forecast_go_whatever_is_kept() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     for minute in 1..=250 {
-        bench.submit(task().due(START.plus_millis(minute * 60_000))).await;
+        harness.submit(task().due(START.plus_millis(minute * 60_000))).await;
     }
-    bench.pass(Duration::from_mins(200));
-    let pruner = bench.pruner(config(None, None));
+    harness.pass(Duration::from_mins(200));
+    let pruner = harness.pruner(config(None, None));
     assert_eq!(pruner.run_once().await.unwrap(), Report { minutes: 100, more: true, ..Report::default() });
     assert_eq!(pruner.run_once().await.unwrap(), Report { minutes: 99, ..Report::default() });
     assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "the minute that lasts stays");
-    let next = Minute::of(bench.clock.now()).plus(1);
-    assert_eq!(bench.store.waiting(TENANT, next, next.plus(1_000)).await.unwrap().len(), 50);
+    let next = Minute::of(harness.clock.now()).plus(1);
+    assert_eq!(harness.store.waiting(TENANT, next, next.plus(1_000)).await.unwrap().len(), 50);
 }
 
 #[tokio::test]
-async fn it_goes_on_step_by_step_and_ends_when_told() {
-    let bench = Bench::new();
+async fn it_prunes_step_by_step_until_its_shutdown() {
+    let harness = Harness::new();
     let mut tasks = Vec::new();
     for number in 0..250 {
-        tasks.push(bench.done(task().key(&number.to_string(), 1)).await.id);
+        tasks.push(harness.done(task().key(&number.to_string(), 1)).await.id);
     }
-    bench.pass(2 * DAY);
+    harness.pass(2 * DAY);
     let stop = CancellationToken::new();
-    let pruner = bench.pruner(config(Some(DAY), Some(DAY)));
+    let pruner = harness.pruner(config(Some(DAY), Some(DAY)));
     let running = tokio::spawn({
         let stop = stop.clone();
         async move { pruner.run(stop).await }
     });
     eventually("everything is gone", SOON, async || {
-        let left = bench.store.get(TENANT, tasks.clone()).await.unwrap().into_iter().flatten().count();
+        let left = harness.store.get(TENANT, tasks.clone()).await.unwrap().into_iter().flatten().count();
         if left == 0 { Ok(()) } else { Err(left.to_string()) }
     })
     .await;
     for number in [0, 249] {
         let key = number.to_string();
-        eventually("the key is free", SOON, async || match bench.submit(task().key(&key, 2)).await {
+        eventually("the key is free", SOON, async || match harness.submit(task().key(&key, 2)).await {
             Inserted::KeyReused(_) => Err(key.clone()),
             _ => Ok(()),
         })

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn one_by_one_everybody_gets_its_weight() {
+    fn one_by_one_each_tenant_gets_its_weight() {
         let mut clocks = TenantClocks::new(HashMap::from([("b".to_owned(), 10)]));
         assert_eq!(serve(&mut clocks, &["a", "b"], 1_100), [100, 1_000]);
     }

@@ -189,7 +189,7 @@ async fn a_lost_partition_is_forgotten_and_asked_for_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nudged_owner_takes_what_a_leaving_node_has_freed() {
+async fn a_requested_pass_takes_the_partitions_of_a_leaving_node() {
     let table = Table::new();
     let ((first, a), (second, b)) = (owner(&table, 1), owner(&table, 2));
     first.run_once().await.unwrap();

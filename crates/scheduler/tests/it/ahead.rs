@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::harness::{Harness, request};
 
 const AHEAD: Duration = Duration::from_millis(20);
-const LONG: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 fn harness() -> Harness {
     Harness::with(|config| config.claim_ahead = AHEAD)
@@ -21,7 +21,7 @@ fn harness() -> Harness {
 /// A worker that waits for tasks.
 async fn worker(harness: &Harness, max_tasks: usize) -> JoinHandle<Result<Vec<Task>, PollError>> {
     let polls = harness.polls.clone();
-    let request = request(PollFilter::Queues(vec!["default".into()]), max_tasks, LONG);
+    let request = request(PollFilter::Queues(vec!["default".into()]), max_tasks, WAIT_MAX);
     let polled = tokio::spawn(async move { polls.poll(request).await });
     tokio::task::yield_now().await;
     polled

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Harness, poll_once, request};
 
-const LONG: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_worker_that_waits_gets_a_fresh_task_at_once() {
@@ -22,7 +22,9 @@ async fn a_worker_that_waits_gets_a_fresh_task_at_once() {
     let (polls, store, stop) = (harness.polls.clone(), harness.store.clone(), CancellationToken::new());
     let dispatcher = tokio::spawn(harness.dispatcher.run(stop.clone()));
     let polled =
-        tokio::spawn(async move { polls.poll(request(PollFilter::Queues(vec!["default".into()]), 10, LONG)).await });
+        tokio::spawn(
+            async move { polls.poll(request(PollFilter::Queues(vec!["default".into()]), 10, WAIT_MAX)).await },
+        );
     tokio::task::yield_now().await;
     store.insert(vec![task().build()]).await.unwrap();
     let leased = tokio::time::timeout(Duration::from_secs(5), polled).await.unwrap().unwrap().unwrap();
@@ -44,7 +46,7 @@ async fn no_task_is_granted_before_its_time() {
 }
 
 #[tokio::test]
-async fn the_sweep_finds_what_no_hint_announced() {
+async fn the_sweep_finds_tasks_without_a_hint() {
     let mut harness = Harness::with(|config| config.sweep_interval = Duration::ZERO);
     // Beyond the prefetch window, so the hint is dropped.
     harness.submit(task().due(at(120_000))).await;
@@ -74,7 +76,7 @@ async fn a_poll_by_type_is_served_from_all_queues_of_its_tenant() {
     harness.submit(task().queue("b").kind("mail").tenant("another")).await;
     let polls = harness.polls.clone();
     let polled =
-        tokio::spawn(async move { polls.poll(request(PollFilter::Kinds(vec!["mail".into()]), 10, LONG)).await });
+        tokio::spawn(async move { polls.poll(request(PollFilter::Kinds(vec!["mail".into()]), 10, WAIT_MAX)).await });
     while !polled.is_finished() {
         harness.dispatcher.run_once().await.unwrap();
         tokio::task::yield_now().await;
@@ -96,7 +98,7 @@ async fn many_single_polls_never_share_a_task() {
     for _ in 0..50 {
         let polls = polls.clone();
         polled.push(tokio::spawn(async move {
-            polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await
+            polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, WAIT_MAX)).await
         }));
     }
     let mut leased = std::collections::HashSet::new();
@@ -116,7 +118,7 @@ async fn tasks_of_a_disconnected_worker_are_given_back_uncounted() {
     let id = harness.submit(task()).await;
     let polls = harness.polls.clone();
     let mut polled =
-        Box::pin(async move { polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await });
+        Box::pin(async move { polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, WAIT_MAX)).await });
     // Polled once, so that the worker waits; the dispatcher claims for it; then it disconnects.
     assert!(poll_once(&mut polled).is_none());
     assert_eq!(harness.dispatcher.run_once().await.unwrap(), Report { pulled: 1, pushed: 0, more: true });
@@ -135,7 +137,7 @@ async fn more_workers_than_may_wait_are_turned_away() {
     for _ in 0..3 {
         let polls = harness.polls.clone();
         polled.push(tokio::spawn(async move {
-            polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await
+            polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, WAIT_MAX)).await
         }));
         tokio::task::yield_now().await;
         harness.passes().await;
@@ -151,12 +153,14 @@ async fn a_stopping_dispatcher_answers_every_waiting_poll() {
     let dispatcher = tokio::spawn(harness.dispatcher.run(stop.clone()));
     let waiting = polls.clone();
     let polled =
-        tokio::spawn(async move { waiting.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await });
+        tokio::spawn(
+            async move { waiting.poll(request(PollFilter::Queues(vec!["default".into()]), 1, WAIT_MAX)).await },
+        );
     tokio::task::yield_now().await;
     stop.cancel();
     dispatcher.await.unwrap();
     assert!(polled.await.unwrap().is_ok_and(|tasks| tasks.is_empty()));
-    let late = polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await;
+    let late = polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, WAIT_MAX)).await;
     assert!(matches!(late, Err(PollError::Closed)));
 }
 

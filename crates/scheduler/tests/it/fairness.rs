@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Harness, NODE, request};
 
-const LONG: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 fn by_band(tasks: &[Task]) -> [usize; 3] {
     Band::ALL.map(|band| tasks.iter().filter(|task| Band::of(task.lane.key.priority) == band).count())
@@ -76,7 +76,7 @@ async fn waiting_raises_the_priority_if_aging_is_set() {
 fn polled(polls: &PollQueue, tenant: &str, max_tasks: usize) -> JoinHandle<Vec<Task>> {
     let request = PollRequest {
         tenant: tenant.to_owned(),
-        ..request(PollFilter::Queues(vec!["default".to_owned()]), max_tasks, LONG)
+        ..request(PollFilter::Queues(vec!["default".to_owned()]), max_tasks, WAIT_MAX)
     };
     let polls = polls.clone();
     tokio::spawn(async move { polls.poll(request).await.unwrap() })
@@ -172,7 +172,7 @@ async fn one_tenants_lease_does_not_wait_for_anothers() {
     spy.hold_claims_over(10);
     let busy = polled(&polls, "busy", 100);
     spy.holds_one().await;
-    let quiet = tokio::time::timeout(LONG, polled(&polls, "quiet", 1)).await.expect("it does not wait").unwrap();
+    let quiet = tokio::time::timeout(WAIT_MAX, polled(&polls, "quiet", 1)).await.expect("it does not wait").unwrap();
     assert_eq!((quiet.len(), busy.is_finished()), (1, false));
     spy.let_go();
     assert_eq!(busy.await.unwrap().len(), 100);
@@ -197,7 +197,7 @@ async fn a_hint_during_a_claim_at_its_lane_is_not_lost() {
     spy.let_go();
     assert_eq!(busy.await.unwrap().len(), 20);
     // There is no sweep within the hour.
-    assert_eq!(tokio::time::timeout(LONG, next).await.expect("it is found").unwrap().len(), 1);
+    assert_eq!(tokio::time::timeout(WAIT_MAX, next).await.expect("it is found").unwrap().len(), 1);
     stop.cancel();
     dispatcher.await.unwrap();
 }

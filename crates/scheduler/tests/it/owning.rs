@@ -32,7 +32,7 @@ impl Harness {
 }
 
 #[tokio::test]
-async fn a_node_dispatches_only_what_it_owns() {
+async fn a_node_dispatches_only_the_partitions_it_owns() {
     let mut harness = Harness::of_many(|_| {});
     harness.submit_everywhere(1).await;
     harness.submit(task().queue("pulled")).await;

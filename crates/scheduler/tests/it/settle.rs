@@ -58,7 +58,7 @@ impl Harness {
 }
 
 #[tokio::test]
-async fn the_cron_loop_is_called_when_a_task_comes_to_rest_and_a_schedule_waits() {
+async fn a_finished_task_wakes_the_cron_loop_if_a_schedule_waits() {
     let mut harness = Harness::new();
     for (waits, outcome, is_called) in
         [(false, completed("1"), false), (true, completed("1"), true), (true, failed(true), false)]
@@ -137,7 +137,7 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
 }
 
 #[tokio::test]
-async fn whoever_runs_a_cancelled_task_is_told_and_its_outcome_is_discarded() {
+async fn a_worker_of_a_cancelled_task_learns_it_and_has_no_effect() {
     for outcome in [completed("1"), failed(true), RELEASED, RunReport::Heartbeat { progress: None, checkpoint: None }] {
         let mut harness = Harness::new();
         let (id, token) = harness.running().await;
@@ -183,7 +183,7 @@ async fn a_batch_is_answered_item_by_item() {
 /// As if they came one after the other: nothing that is said of a run after its end has an effect,
 /// whatever it is.
 #[tokio::test]
-async fn what_a_batch_says_of_one_run_is_taken_in_order() {
+async fn the_reports_of_a_batch_on_one_run_are_handled_in_order() {
     let beat = |progress: &str| RunReport::Heartbeat { progress: Some(json(progress)), checkpoint: None };
     let mut harness = Harness::new();
     for end in [completed("1"), failed(true), RELEASED] {
@@ -206,7 +206,7 @@ async fn what_a_batch_says_of_one_run_is_taken_in_order() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_is_not_revived_by_a_heartbeat_but_a_completion_still_counts() {
+async fn a_heartbeat_revives_no_expired_lease_a_completion_counts() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
     harness.clock.advance_millis(60_000);

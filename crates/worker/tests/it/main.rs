@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's verdict")]
 
 mod answers;
-mod bench;
 mod faulty;
+mod harness;
 mod hostile;
 mod requests;
 mod runs;

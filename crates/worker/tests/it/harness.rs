@@ -26,10 +26,10 @@ use crate::support::{AMPLE, webhooks};
 
 /// Slots of every target.
 pub const SLOTS: usize = 1_000;
-/// By how much every run of the bench is late.
+/// By how much every run of the harness is late.
 pub const LATE: i64 = 250;
 
-pub struct Bench {
+pub struct Harness {
     pub deps: Deps,
     pub config: Config,
     pub shutdown: CancellationToken,
@@ -38,7 +38,7 @@ pub struct Bench {
     _data: tempfile::TempDir,
 }
 
-impl Bench {
+impl Harness {
     pub fn open() -> Self {
         let data = tempfile::tempdir().unwrap();
         let node = NodeId::random();
