@@ -157,7 +157,7 @@ async fn a_bad_row_is_put_aside() {
         row.unwrap_or_else(|| panic!("{rows:?}"))[1].clone().unwrap()
     };
     assert_eq!(reason(bad.uuid()), "it is bad");
-    assert!(reason(panic.uuid()).contains("could not be validated"));
+    assert!(reason(panic.uuid()).contains("could not be judged"));
     assert!(reason(twice).contains("23505"), "{rows:?}");
     assert_eq!(fixture.number("SELECT count(*) FROM inbox").await, 0);
     fixture.assert_counts().await;
