@@ -1,7 +1,7 @@
-//! How a transaction changes the forecast: how many tasks will be due, by lane and minute.
+//! How a transaction changes the number of tasks that will be due, by lane and minute.
 //!
 //! It is part of the [`TransactionTally`](crate::tally::TransactionTally) and written with it. Only
-//! minutes after the current one are counted (see `punctual_core::forecast`), so that tasks which
+//! minutes after the current one are counted (see `punctual_core::forecast`), so that tasks that
 //! are due at once cost nothing here.
 
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use punctual_core::forecast::Minute;
 use punctual_core::time::Timestamp;
 
-/// How many tasks came and went, by lane and minute. A tree and no hash: clients choose the
-/// minutes.
+/// Tasks added less tasks removed, by lane and minute. A tree, since clients choose the minutes and
+/// could make a hash map slow.
 type MinuteCounts = BTreeMap<(i64, Minute), i64>;
 
 /// The changes of a transaction (see the module).
 #[derive(Default)]
 pub(crate) struct ForecastTally {
-    /// Those of the jobs that are done.
+    /// The changes of finished jobs.
     group: MinuteCounts,
-    /// Those of the job under way.
+    /// The changes of the current job.
     job: MinuteCounts,
 }
 
@@ -31,19 +31,19 @@ impl ForecastTally {
         }
     }
 
-    /// The job under way is done.
+    /// Keeps the changes of the current job, which is done.
     pub(crate) fn keep(&mut self) {
         for (place, tasks) in std::mem::take(&mut self.job) {
             *self.group.entry(place).or_default() += tasks;
         }
     }
 
-    /// The job under way was rolled back.
+    /// Forgets the changes of the current job, which was rolled back.
     pub(crate) fn forget(&mut self) {
         self.job.clear();
     }
 
-    /// The transaction was rolled back, or a new one begins.
+    /// Forgets the changes of the transaction.
     pub(crate) fn clear(&mut self) {
         self.job.clear();
         self.group.clear();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_leaves_nothing() {
+    fn added_and_removed_tasks_leave_nothing() {
         let mut forecast = ForecastTally::default();
         forecast.add(1, NOW.plus_millis(60_000), NOW, 1);
         forecast.keep();

@@ -17,8 +17,8 @@ const MINUTE: i64 = 60_000;
 /// Minutes after [`START`] and how many tasks are due in them.
 async fn waiting(store: &PostgresStore) -> Vec<(i64, u64)> {
     let start = Minute::of(START);
-    let told = store.waiting(TENANT, start.plus(1), start.plus(10_000)).await.unwrap();
-    told.into_iter().map(|(minute, tasks)| (minute.number() - start.number(), tasks)).collect()
+    let found = store.waiting(TENANT, start.plus(1), start.plus(10_000)).await.unwrap();
+    found.into_iter().map(|(minute, tasks)| (minute.number() - start.number(), tasks)).collect()
 }
 
 async fn cancel(store: &PostgresStore, task: &Task) {
@@ -27,7 +27,7 @@ async fn cancel(store: &PostgresStore, task: &Task) {
 }
 
 #[tokio::test]
-async fn a_batch_writes_a_row_for_each_minute_and_what_is_due_at_once_none() {
+async fn only_tasks_due_later_make_rows_one_for_each_minute() {
     let fixture = Fixture::open().await;
     fixture.store.insert(task().times(1_000)).await.unwrap();
     let due = fixture.insert(task()).await;
@@ -40,7 +40,7 @@ async fn a_batch_writes_a_row_for_each_minute_and_what_is_due_at_once_none() {
 }
 
 #[tokio::test]
-async fn what_waits_when_the_table_is_made_is_in_it() {
+async fn tasks_older_than_the_table_are_counted() {
     let fixture = Fixture::open().await;
     let first = fixture.insert(task().due(at(5 * MINUTE))).await;
     fixture.insert(task().queue("other").due(at(5 * MINUTE + 1))).await;
@@ -60,7 +60,7 @@ async fn what_waits_when_the_table_is_made_is_in_it() {
 }
 
 #[tokio::test]
-async fn what_one_node_adds_another_may_take_away() {
+async fn a_node_may_subtract_what_another_added() {
     let fixture = Fixture::open().await;
     let other = open(&fixture.url, NodeId::new(8)).await;
     let mut tasks = Vec::new();
@@ -81,7 +81,7 @@ async fn what_one_node_adds_another_may_take_away() {
 
 /// As an old node does beside new ones, which counts nothing.
 #[tokio::test]
-async fn what_was_never_added_makes_no_count_negative() {
+async fn tasks_that_were_never_counted_make_no_count_negative() {
     let fixture = Fixture::open().await;
     let uncounted = fixture.insert(task().due(at(5 * MINUTE))).await;
     fixture.insert(task().due(at(6 * MINUTE))).await;
@@ -92,7 +92,7 @@ async fn what_was_never_added_makes_no_count_negative() {
 }
 
 #[tokio::test]
-async fn what_is_put_in_quarantine_waits_no_more() {
+async fn a_task_in_quarantine_is_not_counted() {
     let fixture = Fixture::open().await;
     let bad = fixture.insert(task().due(at(5 * MINUTE))).await;
     fixture.insert(task().due(at(5 * MINUTE))).await;

@@ -13,12 +13,12 @@ const MINUTE: i64 = 60_000;
 /// Minutes after [`START`] and how many tasks are due in them.
 async fn waiting(store: &SqliteStore) -> Vec<(i64, u64)> {
     let start = Minute::of(START);
-    let told = store.waiting(TENANT, start.plus(1), start.plus(10_000)).await.unwrap();
-    told.into_iter().map(|(minute, tasks)| (minute.number() - start.number(), tasks)).collect()
+    let found = store.waiting(TENANT, start.plus(1), start.plus(10_000)).await.unwrap();
+    found.into_iter().map(|(minute, tasks)| (minute.number() - start.number(), tasks)).collect()
 }
 
 #[tokio::test]
-async fn a_batch_writes_a_row_for_each_minute_and_what_is_due_at_once_none() {
+async fn only_tasks_due_later_make_rows_one_for_each_minute() {
     let fixture = Fixture::open();
     fixture.store.insert(task().times(1_000)).await.unwrap();
     let due = fixture.insert(task()).await;
@@ -31,7 +31,7 @@ async fn a_batch_writes_a_row_for_each_minute_and_what_is_due_at_once_none() {
 }
 
 #[tokio::test]
-async fn what_waits_when_the_table_is_made_is_in_it() {
+async fn tasks_older_than_the_table_are_counted() {
     let fixture = Fixture::open();
     let first = fixture.insert(task().due(at(5 * MINUTE))).await;
     fixture.insert(task().queue("other").due(at(5 * MINUTE + 1))).await;
@@ -48,7 +48,7 @@ async fn what_waits_when_the_table_is_made_is_in_it() {
 }
 
 #[tokio::test]
-async fn what_is_put_in_quarantine_waits_no_more() {
+async fn a_task_in_quarantine_is_not_counted() {
     let fixture = Fixture::open();
     fixture.insert(task().due(at(5 * MINUTE))).await;
     fixture.insert(task().due(at(5 * MINUTE))).await;
