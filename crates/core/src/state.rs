@@ -1,14 +1,14 @@
 //! The state machine: the one function that decides every state change.
 //!
-//! [`transition`] looks at where a task stands and at what happened, and makes the [`Change`] that
-//! a store applies as one conditional write. Nothing else makes a `Change`. What is not in its
-//! table is [`Illegal`], and leaves the task as it is.
+//! [`transition`] takes the position of a task and an event, and makes the [`Change`] that a store
+//! applies as one conditional write. Nothing else makes a `Change`. A combination that is not in
+//! its table is [`Illegal`], and leaves the task as it is.
 //!
 //! The fencing token of a run is the version its task had when the run began. While a run lasts
-//! nobody else changes the row, except to ask it to stop, so `version = token` is at once the lock
+//! nothing else changes the row, except a request to stop. So `version = token` is both the lock
 //! against concurrent change and the fence against a late worker, and it can only grow.
 
-use std::ops::Deref;
+mod change;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,9 @@ use crate::task::{Edit, Hold};
 use crate::time::Timestamp;
 use crate::trail::{Actor, Entry, FailedHow, RunError, Step, Trail};
 
-/// Where in its life a task is.
+pub use change::{Change, ChangeFields, ExpectedHold};
+
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum State {
@@ -33,11 +35,11 @@ pub enum State {
     Running,
     /// Done.
     Completed,
-    /// Will not run, because somebody said so.
+    /// Will not run: a client cancelled it, or a dependency did not complete.
     Cancelled,
-    /// Will not run: expired, or a dependency failed.
+    /// Will not run: expired, or a dependency did not complete and its policy is `fail`.
     Failed,
-    /// Retries used up, or an error not worth retrying; can be re-driven.
+    /// Retries used up, or an error not worth a retry; can be re-driven.
     DeadLettered,
 }
 
@@ -54,12 +56,12 @@ impl State {
         State::DeadLettered,
     ];
 
-    /// Whether the task has come to rest. Final tasks live in the history.
+    /// Whether the task has finished. Finished tasks are in the history.
     pub const fn is_final(self) -> bool {
         matches!(self, State::Completed | State::Cancelled | State::Failed | State::DeadLettered)
     }
 
-    /// Whether somebody holds the task.
+    /// Whether a node or a worker holds the task.
     pub const fn is_held(self) -> bool {
         matches!(self, State::Queued | State::Running)
     }
@@ -94,14 +96,14 @@ impl State {
     }
 }
 
-/// Where a task stands: what [`transition`] needs to know of it.
+/// What [`transition`] needs to know of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its state.
     pub state: State,
     /// How often it has changed, from 1.
     pub version: u64,
-    /// Attempts counted so far (counted when claimed).
+    /// How many attempts were counted; each is counted when it is claimed.
     pub attempts: u32,
     /// How often its worker was lost.
     pub crashes: u32,
@@ -110,7 +112,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Whether the holder of `token` runs the task, and nothing has changed since the run began.
+    /// Whether the holder of `token` runs the task, unchanged since the run began.
     pub const fn is_held_by(&self, token: u64) -> bool {
         matches!(self.state, State::Running) && self.version == token
     }
@@ -125,14 +127,13 @@ impl Position {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// Nothing that it depends on is waited for any more; it is due at the given instant.
+    /// Its last dependency has finished, and it is due at the given instant.
     Unblock(Timestamp),
-    /// The scheduler takes the task to dispatch it; `Hold` says until when it must have been
-    /// started.
+    /// The dispatcher claims the task. It must be started before the hold expires.
     Claim(Hold),
-    /// A worker begins the run it got from the broker.
+    /// A worker starts the run it got from the broker.
     Start(Hold),
-    /// A worker claims and begins in one step.
+    /// A pull worker claims and starts in one step.
     Lease(Hold),
     /// The run succeeded.
     Complete {
@@ -145,24 +146,24 @@ pub enum Event<'a> {
     Fail(Failure<'a>),
     /// The task goes back to waiting until the given instant, and the attempt is not counted.
     GiveBack(Timestamp),
-    /// The caller does not want it any more.
+    /// A client cancels it.
     Cancel,
     /// The worker of a task that was asked to stop has stopped (or was lost).
     Stopped,
     /// It was not started by its `expires_at`.
     Expire,
-    /// A dependency did not complete; the policy says what becomes of this task.
+    /// A dependency did not complete.
     DependencyFailed {
-        /// `FAILED` instead of `CANCELLED`.
+        /// Whether the task becomes `FAILED` instead of `CANCELLED`, by its policy.
         fail: bool,
-        /// Which it was and how it came to rest, unless it was removed and nobody knows any more.
+        /// The parent and its final state; none if it was pruned.
         parent: Option<(TaskId, State)>,
     },
-    /// The submitter changes what has not begun.
+    /// A client edits a task that has not started.
     Edit(Box<Edit>),
-    /// The submitter wants it now.
+    /// A client makes it due now.
     RunNow,
-    /// The operator wants a dead letter tried again, perhaps with another payload.
+    /// A client re-drives a dead letter, perhaps with another payload.
     Redrive(Option<Json>),
 }
 
@@ -181,16 +182,16 @@ pub struct Failure<'a> {
     pub retry_after_millis: Option<u64>,
     /// The task's retry policy.
     pub policy: RetryPolicy,
-    /// Lost workers that make a task poison; zero means never.
+    /// The number of lost workers that makes a task poison; zero means never.
     pub poison_after: u32,
-    /// Whether a circuit breaker is open over the task: then the attempt is not counted, if another
-    /// could succeed.
+    /// Whether a breaker is open over the task. Then a retryable failure does not count as an
+    /// attempt.
     pub is_under_breaker: bool,
     /// A random number, for the jitter.
     pub random: u64,
 }
 
-/// Who makes a change, and when.
+/// The author and the time of a change.
 #[derive(Clone, Debug)]
 pub struct By<'a> {
     /// The instant, in the store's time.
@@ -201,117 +202,6 @@ pub struct By<'a> {
     pub actor: Actor<'a>,
 }
 
-/// One conditional write, as [`transition`] made it. Everybody can read its [fields](ChangeFields);
-/// nobody outside of this module can make one, or edit one other than by narrowing its condition.
-#[derive(Clone, Debug)]
-pub struct Change {
-    fields: ChangeFields,
-}
-
-/// What a [`Change`] expects of a task and writes to it: applied only while the task is in `from`
-/// at `expected_version` (and, where they are given, belongs to `tenant` and has the hold that was
-/// judged).
-#[derive(Clone, Debug)]
-pub struct ChangeFields {
-    /// The tenant the task must belong to, when the change was made without reading the task.
-    pub tenant: Option<String>,
-    /// The hold the task must still have, when the change was decided because of it: a heartbeat
-    /// changes no version.
-    pub expected_hold: Option<ExpectedHold>,
-    /// The state the task must be in.
-    pub from: State,
-    /// The version the task must have.
-    pub expected_version: u64,
-    /// When the change was decided.
-    pub at: Timestamp,
-    /// The new state.
-    pub to: State,
-    /// The new version.
-    pub version: u64,
-    /// The new number of attempts; none leaves it.
-    pub attempts: Option<u32>,
-    /// The new number of crashes; none leaves it.
-    pub crashes: Option<u32>,
-    /// Whether the run is now asked to stop.
-    pub cancel_requested: bool,
-    /// When it is due next; none leaves it.
-    pub due_at: Option<Timestamp>,
-    /// Who holds it from now on, for a change to a held state; otherwise the hold is given up (a
-    /// request to stop leaves it).
-    pub hold: Option<Hold>,
-    /// What the run returned.
-    pub result: Option<Json>,
-    /// What the submitter changed.
-    pub edit: Option<Box<Edit>>,
-    /// The steps to append to the trail.
-    pub trail: Trail,
-}
-
-impl Deref for Change {
-    type Target = ChangeFields;
-
-    fn deref(&self) -> &ChangeFields {
-        &self.fields
-    }
-}
-
-impl Change {
-    /// The same change, applied only if the task belongs to `tenant`.
-    #[must_use]
-    pub fn of_tenant(mut self, tenant: &str) -> Self {
-        self.fields.tenant = Some(tenant.to_owned());
-        self
-    }
-
-    /// The same change, applied only while the task has the hold that was judged, if one was.
-    #[must_use]
-    pub fn expecting_hold(mut self, hold: Option<&Hold>) -> Self {
-        self.fields.expected_hold = hold.map(ExpectedHold::of);
-        self
-    }
-
-    /// Its fields, to take what it wrote without a copy.
-    pub fn into_fields(self) -> ChangeFields {
-        self.fields
-    }
-
-    /// A change that the state machine would not make. Only for tests that show what a store
-    /// refuses, and for planted bugs.
-    #[cfg(any(test, feature = "testing"))]
-    #[must_use]
-    pub fn forged(mut self, edit: impl FnOnce(&mut ChangeFields)) -> Self {
-        edit(&mut self.fields);
-        self
-    }
-
-    /// Where a task stands that stood at `before` and was changed by this.
-    pub fn position_after(&self, before: &Position) -> Position {
-        Position {
-            state: self.to,
-            version: self.version,
-            attempts: self.attempts.unwrap_or(before.attempts),
-            crashes: self.crashes.unwrap_or(before.crashes),
-            cancel_requested: self.cancel_requested,
-        }
-    }
-}
-
-/// The hold as it was read. If it was extended or detached since, the change is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpectedHold {
-    /// When it would run out.
-    pub expires_at: Timestamp,
-    /// The process it was tied to.
-    pub node: Option<NodeId>,
-}
-
-impl ExpectedHold {
-    /// The hold as it was read.
-    fn of(hold: &Hold) -> Self {
-        Self { expires_at: hold.expires_at, node: hold.node }
-    }
-}
-
 /// An event that does not apply to a task in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a task in state {} cannot take this step", .state.as_str())]
@@ -320,15 +210,15 @@ pub struct Illegal {
     pub state: State,
 }
 
-/// The delays a worker or webhook may ask for are cut to a day.
+/// The longest delay that a worker or webhook may ask for: a day. Longer ones are cut.
 pub const MAX_RETRY_AFTER_MILLIS: u64 = 24 * 3_600_000;
 
-/// From this version on failures under a breaker count like all others, or the trail of the only
-/// task under one would grow for as long as its target is down. A run is three changes, so that is
-/// more than two days of a probe a minute.
+/// From this version on failures under a breaker count like all others. Otherwise the trail of the
+/// only task under a breaker would grow as long as its target is down. A run is three changes, so
+/// this is more than two days of one probe a minute.
 pub const COUNTED_FROM_VERSION: u64 = 10_000;
 
-/// Decides what becomes of a task at `position` when `event` happens.
+/// Decides how `event` changes a task at `position`.
 pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<Change, Illegal> {
     use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
     let draft = Draft { position, by };
@@ -385,20 +275,34 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             attempts: Some(0),
             crashes: Some(0),
             due_at: Some(by.now),
-            // Whoever re-drives wants it run, also past the expiry its submitter once gave.
+            // A re-drive is to run even past the expiry that the submitter gave.
             edit: Some(Box::new(Edit { payload, expires_at: Some(None), ..Edit::default() })),
             ..draft.step(Pending, Step::Redriven)
         },
         (state, _) => return Err(Illegal { state }),
     };
-    Ok(Change { fields })
+    // A version that did not grow would let a late worker's token match again.
+    debug_assert!(fields.version > fields.expected_version, "the version must grow");
+    // A hold without a held state would keep a finished or waiting task from being claimed.
+    debug_assert!(fields.hold.is_none() || fields.to.is_held(), "only a held state has a new hold");
+    // A waiting task without a due instant would keep an outdated one.
+    debug_assert!(
+        fields.to != Pending || fields.due_at.is_some() || matches!(fields.from, Pending),
+        "a task that begins to wait is due at an instant"
+    );
+    debug_assert!(!fields.cancel_requested || fields.to == Running, "only a running task is asked to stop");
+    debug_assert!(
+        fields.from != Running || fields.attempts.is_none_or(|attempts| attempts <= position.attempts),
+        "a run counts no attempt at its end"
+    );
+    Ok(Change::new(fields))
 }
 
 impl Change {
     /// The completion of a run by the holder of `token`, made without reading the task. It is
     /// applied only while that holder runs the task, which must belong to `tenant`.
     pub fn complete_held(tenant: &str, token: u64, result: Option<Json>, by: &By<'_>) -> Self {
-        // A completion keeps the attempts and crashes that are stored, so any numbers will do.
+        // A completion keeps the stored attempts and crashes, so any numbers do here.
         let position =
             Position { state: State::Running, version: token, attempts: 1, crashes: 0, cancel_requested: false };
         let completed = transition(&position, Event::Complete { result, http_status: None }, by);
@@ -426,7 +330,7 @@ impl By<'_> {
     }
 }
 
-/// What every change has in common: one step from where the task stands.
+/// What every change has in common: one step from the current position.
 struct Draft<'a> {
     position: &'a Position,
     by: &'a By<'a>,
@@ -461,11 +365,11 @@ impl Draft<'_> {
         let Position { attempts, crashes, version, .. } = *self.position;
         let crashes = crashes.saturating_add(u32::from(failure.how == FailedHow::Lost));
         let poisoned = failure.how == FailedHow::Lost && failure.poison_after > 0 && crashes >= failure.poison_after;
-        let mendable = failure.retryable && !poisoned;
-        // Without any retries a task is never to be run again, whoever is to blame.
+        let can_retry = failure.retryable && !poisoned;
+        // A task without retries is never run again, whatever the reason.
         let is_spared = failure.is_under_breaker && failure.policy.max_retries > 0 && version < COUNTED_FROM_VERSION;
-        let uncounted = mendable && is_spared;
-        let retry = uncounted || (mendable && failure.policy.allows_retry_after(attempts));
+        let uncounted = can_retry && is_spared;
+        let retry = uncounted || (can_retry && failure.policy.allows_retry_after(attempts));
         let error = if poisoned {
             let times = if crashes == 1 { "time" } else { "times" };
             let last = &failure.error.message;
