@@ -1,8 +1,8 @@
-//! Pauses between tries of something that fails: exponential, capped, jittered.
+//! Pauses between attempts of a call that fails: exponential, capped, jittered.
 //!
-//! Every loop that retries a call of its own uses this (a task's retries follow its
-//! [`RetryPolicy`](crate::retry::RetryPolicy) instead). Pure: the caller counts the failures, draws
-//! the random number and sleeps. No pause is longer than the cap.
+//! Every loop that retries a call of its own uses this. (A task's retries follow its
+//! [`RetryPolicy`](crate::retry::RetryPolicy).) Pure: the caller counts the failures, draws the
+//! random number and sleeps. No pause is longer than the cap.
 
 use std::time::Duration;
 
@@ -21,21 +21,22 @@ impl ExponentialBackoff {
         Self { base, cap, jitter: 1.0 }
     }
 
-    /// The same with another share of each pause that is random: 0 for none, 1 for all of it.
+    /// The same with this share of each pause random: 0 for none, 1 for all of it.
     #[must_use]
     pub const fn with_jitter(self, jitter: f64) -> Self {
         Self { jitter, ..self }
     }
 
-    /// The longest pause after so many failures in a row, counted from 1.
+    /// The longest pause after this many failures in a row, from 1.
     pub fn longest_pause(&self, failures: u32) -> Duration {
         let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         self.base.saturating_mul(factor).min(self.cap)
     }
 
-    /// The pause after so many failures in a row, counted from 1. `random` is drawn evenly from 0
-    /// to 1.
+    /// The pause after this many failures in a row, from 1. `random` is drawn evenly from 0 to 1.
     pub fn pause(&self, failures: u32, random: f64) -> Duration {
+        // A jitter above 1 would make a negative pause, which panics.
+        debug_assert!((0.0..=1.0).contains(&self.jitter), "the jitter is a share");
         self.longest_pause(failures).mul_f64(1.0 - self.jitter * (1.0 - random.clamp(0.0, 1.0)))
     }
 }

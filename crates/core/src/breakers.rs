@@ -270,6 +270,9 @@ impl OpenBreaker {
             }
             _ => return BreakerChange::Kept,
         }
+        // A named probe of a breaker that is not half open would never end.
+        debug_assert!(self.probe.is_none() || self.half_open, "a probe makes the breaker half open");
+        debug_assert!(self.overtaken.len() <= Self::OVERTAKEN_MAX, "overtaken probes are bounded");
         BreakerChange::Changed
     }
 

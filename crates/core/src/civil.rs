@@ -1,10 +1,10 @@
 //! Calendar arithmetic on plain numbers: days since 1970 and seconds of local time, in the
 //! proleptic Gregorian calendar.
 //!
-//! The cron search runs on these. A local second is what a clock on the wall shows, counted as if
-//! it were UTC.
+//! The cron search and the text form of instants use it. A local second is what a clock on the wall
+//! shows, counted as if it were UTC.
 
-/// Seconds of a day.
+/// The number of seconds in a day.
 pub(crate) const DAY: i64 = 86_400;
 
 /// A date.
@@ -57,7 +57,7 @@ pub(crate) fn weekday(day: i64) -> u32 {
     small((day + 4).rem_euclid(7))
 }
 
-/// A number of which is known that it is small and not negative.
+/// A part of a date, which is small and not negative.
 fn small(number: i64) -> u32 {
     u32::try_from(number).expect("invariant: the parts of a date are not negative")
 }

@@ -1,7 +1,7 @@
 //! Lanes: the queues inside the queues.
 //!
-//! A lane holds the waiting tasks that are alike for the question "may one of these run now, and
-//! who takes it?": same tenant, queue, type, priority and route. The scheduler keeps one small
+//! The tasks of a lane have the same tenant, queue, type, priority and route, so they are alike for
+//! the question whether one may run now and which worker takes it. The dispatcher keeps one small
 //! entry per lane, not per task: the instant its first task is due. So the number of lanes bounds
 //! the memory, however many tasks are due. A dead webhook target or a queue without workers holds
 //! up only its own tasks.

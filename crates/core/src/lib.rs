@@ -1,8 +1,8 @@
 //! The domain of Punctual and the ports to the outside world.
 //!
 //! Everything here is pure: no I/O, no runtime, no clock of its own. A store implements the ports
-//! that [`database`] names, a broker the one in [`broker`]; services (scheduler, worker, leader,
-//! api) call them. Only the `punctual` binary knows both sides.
+//! that [`database`] names, a broker the one in [`broker`]. The services (scheduler, worker,
+//! leader, api) call the ports. Only the `punctual` binary knows both sides.
 
 pub mod backoff;
 pub mod breakers;

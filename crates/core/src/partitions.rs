@@ -38,6 +38,7 @@ impl Partition {
         let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         let number = (u128::from(mixed ^ (mixed >> 33)) * u128::from(count)) >> 64;
+        debug_assert!(number < u128::from(count.max(1)), "a partition is below the count");
         Self(u16::try_from(number).unwrap_or(0))
     }
 }
@@ -92,6 +93,8 @@ pub fn rebalance(
         kept += 1;
         changes.insert(row.partition, Ownership { owner: Some(node), term: row.term + 1, expires_at, ..*row });
     }
+    // More than its share would take partitions from nodes that have yet to come.
+    debug_assert!(kept <= share, "a node keeps at most its share");
     changes.into_values().collect()
 }
 

@@ -1,4 +1,4 @@
-//! When a failed task is tried again. The state machine asks it. Pure: the caller draws the random
+//! When a failed task is retried. The state machine calls it. Pure: the caller draws the random
 //! number.
 
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 /// How a task is retried after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
-    /// Attempts beyond the first.
+    /// The maximum number of attempts beyond the first.
     pub max_retries: u32,
     /// How the delay grows.
     pub backoff: Backoff,
     /// The first delay.
     pub backoff_millis: u64,
-    /// No delay is longer than this.
+    /// The longest delay.
     pub max_backoff_millis: u64,
     /// Whether the delay is random.
     pub jitter: Jitter,
@@ -71,10 +71,13 @@ impl RetryPolicy {
             }
         };
         let capped = grown.min(self.max_backoff_millis);
-        match self.jitter {
+        let delay = match self.jitter {
             Jitter::None => capped,
-            Jitter::Full => random % capped.saturating_add(1).max(1),
-        }
+            Jitter::Full => random % capped.saturating_add(1),
+        };
+        // A longer delay would break what `max_backoff_seconds` promises.
+        debug_assert!(delay <= self.max_backoff_millis, "no delay is over the cap");
+        delay
     }
 }
 

@@ -14,7 +14,7 @@ use crate::state::{Position, State};
 use crate::time::Timestamp;
 use crate::trail::Trail;
 
-/// The bounds of a task's fields, which the API and the stores both enforce.
+/// The maxima of a task's fields, which the API and the stores both enforce.
 pub mod limits {
     /// Characters of a type, a queue name, an idempotency key, a worker's name.
     pub const NAME: usize = 255;
@@ -227,9 +227,10 @@ pub struct Task {
 }
 
 impl Task {
-    /// The task that a submission makes in `state`: at version 1, never claimed, held by nobody. A
-    /// borrowed submission is copied, an owned one is moved.
+    /// The task that a submission makes in `state`: at version 1, never claimed. A borrowed
+    /// submission is copied, an owned one is moved.
     pub fn created(new: Cow<'_, NewTask>, lane: Arc<Lane>, state: State) -> Self {
+        debug_assert!(matches!(state, State::Blocked | State::Pending), "a new task waits");
         let NewTask { id, created_at, execute_at, due_at, expires_at, .. } = *new;
         let (body, trail) = match new {
             Cow::Borrowed(new) => (new.body.clone(), new.trail.clone()),

@@ -44,11 +44,11 @@ pub struct Entry<'a> {
 pub enum Actor<'a> {
     /// A caller of the API.
     Client,
-    /// The scheduler, which claims what is due.
+    /// The dispatcher, which claims due tasks.
     Scheduler,
     /// A worker, by name.
     Worker(#[serde(borrow)] Cow<'a, str>),
-    /// The reaper, which takes back what was lost.
+    /// The reaper, which takes back lost tasks.
     Reaper,
     /// A node that is shutting down or starting up.
     Node,

@@ -22,10 +22,10 @@ pub use error::CronError;
 /// years, 40 across a century without a leap year.
 const YEARS: i64 = 41;
 
-/// The calendar repeats after so many years.
+/// The calendar repeats after this many years.
 const CYCLE: i64 = 400;
 
-/// A cron expression that matches at least one date there can be.
+/// A cron expression that matches at least one possible date.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CronExpression {
@@ -56,13 +56,13 @@ impl CronExpression {
         if cron.next_day(civil::first_of(2000, 1), CYCLE).is_some() { Ok(cron) } else { Err(CronError::Impossible) }
     }
 
-    /// The expression as it was written, without the space around and between its fields.
+    /// The expression as it was written, with one blank between its fields.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the hour is a wildcard (`*` or `*/n`): it runs through whatever the zone does to its
-    /// clocks, instead of being meant for a time of the day.
+    /// Whether the hour is a wildcard (`*` or `*/n`): the expression then runs through clock
+    /// changes and does not mean a time of the day.
     pub fn runs_through_changes(&self) -> bool {
         self.runs_through
     }
@@ -87,7 +87,7 @@ impl CronExpression {
         self.months & 1 << date.month != 0 && self.days.of(date.year, date.month) & 1 << date.day != 0
     }
 
-    /// The first day from `from` on that matches, if there is one within so many years.
+    /// The first day from `from` on that matches, if there is one within `years`.
     fn next_day(&self, from: i64, years: i64) -> Option<i64> {
         let first = civil::date_of(from);
         for year in first.year..=first.year + years {

@@ -1,14 +1,14 @@
-//! Fixed intervals: instants at whole multiples of a length from an anchor, whatever clocks on
-//! walls do.
+//! Fixed intervals: instants at whole multiples of a length from an anchor, whatever the zone's
+//! clocks do.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Milliseconds of the shortest interval.
+/// The length of the shortest interval.
 const MIN_MILLIS: u64 = 1_000;
 
-/// Milliseconds of the longest interval: ten years of 366 days.
+/// The length of the longest interval: ten years of 366 days.
 const MAX_MILLIS: u64 = 3_660 * 86_400_000;
 
 /// A fixed interval that counts from an anchor, in both directions.
@@ -25,7 +25,7 @@ struct Raw {
     anchor: Timestamp,
 }
 
-/// An interval of a length that we do not accept; the sentence goes on after the field's name.
+/// An interval that is too short or too long. The sentence continues after the field's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be from 1 to {} seconds", MAX_MILLIS / 1_000)]
 pub struct IntervalError;

@@ -1,5 +1,5 @@
-//! Jitter that everybody computes alike: the same occurrence is due at the same instant whichever
-//! node fires it.
+//! Jitter that every node computes alike: an occurrence is due at the same instant, whichever node
+//! fires it.
 
 use sha2::{Digest, Sha256};
 

@@ -1,17 +1,17 @@
-//! From a pattern to instants: local times are found by the pattern and mapped to UTC by the zone
-//! and the rules for clocks that are moved.
+//! From a pattern to instants: the pattern gives local times, and the zone and the rules for clock
+//! changes map them to UTC.
 //!
-//! What an expression means where clocks are moved:
+//! The meaning of an expression where clocks are changed:
 //!
-//! - A wildcard hour runs through: it fires at every instant at which the clocks show a time that
-//!   matches, so not in a gap, and twice in a fold.
-//! - Any other is meant for times of the day. A local time in a gap does not exist: with
-//!   [`DstGap::Shift`] it fires at the first instant after the gap, once for all that fell into it;
-//!   with [`DstGap::Skip`] it does not. A local time in a fold exists twice: [`DstFold`] says which
+//! - With a wildcard hour it runs through: it fires at every instant at which the clocks show a
+//!   matching time. So it does not fire in a gap, and fires twice in a fold.
+//! - Any other expression means times of the day. A local time in a gap does not exist: with
+//!   [`DstGap::Shift`] it fires at the first instant after the gap, once for all times in it; with
+//!   [`DstGap::Skip`] it does not fire. A local time in a fold exists twice: [`DstFold`] says which
 //!   of the two fires.
 //!
-//! The search goes from stretch to stretch of the zone, jumping over those that cannot have a
-//! match, for [`HORIZON`] at the most.
+//! The search goes from stretch to stretch of the zone. It jumps over stretches that cannot have a
+//! match, and ends after [`HORIZON`].
 
 use serde::{Deserialize, Serialize};
 
@@ -31,14 +31,14 @@ const LAST: i64 = 253_402_207_200;
 /// 26 hours ahead of UTC or behind it.
 const FAR: i64 = 26 * 3_600;
 
-/// What does not fire for so long never does. An expression waits for its first date for 41 years
-/// at the most. What may keep it from firing then is a gap, and as long as the rule for the gap
-/// stays the same the weekday of the date decides that, which has been each of the seven after
-/// twelve years. (Only 29 February takes longer; no rule puts a gap there.) To look further takes
-/// more time than a search may, and all of it for expressions that always fall into a gap.
+/// An expression that does not fire within this time never fires. Its first date is at most 41
+/// years away. Then only a gap can keep it from firing. While the rule for the gap stays the same,
+/// the weekday of the date decides that, and within twelve years the date falls on each weekday.
+/// (Only 29 February takes longer; no rule puts a gap there.) A longer search would take too much
+/// time, and only for expressions that always fall into a gap.
 const HORIZON: i64 = (41 + 12) * 366 * DAY;
 
-/// What becomes of a local time that does not exist, because clocks were put forward over it.
+/// What happens to a local time that does not exist, because clocks were put forward over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DstGap {
@@ -62,7 +62,7 @@ pub enum DstFold {
     Both,
 }
 
-/// What repeats.
+/// The repetition of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
@@ -90,9 +90,9 @@ pub struct TimingRules {
 /// What decides the instants of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// What repeats.
+    /// The repetition of a schedule.
     pub pattern: Pattern,
-    /// Where and when.
+    /// The zone and the bounds.
     pub rules: TimingRules,
 }
 
@@ -152,9 +152,9 @@ impl Timing {
             if found.is_some() {
                 return found;
             }
-            // Clocks that are put back show again what was rejected here, or what lies before
-            // `begin`: then the very next stretch has to be looked at. Otherwise none has a match
-            // whose clocks cannot yet show `beyond`.
+            // Clocks that are put back show a second time what was rejected here, or what lies
+            // before `begin`: then the very next stretch has to be searched. Otherwise a stretch
+            // has no match before its clocks can show `beyond`.
             let next = match beyond {
                 Some(beyond) if stretch.until - begin > 2 * FAR => stretch.until.max(beyond - FAR),
                 _ => stretch.until,

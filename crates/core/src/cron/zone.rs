@@ -1,8 +1,9 @@
-//! Time zones by their IANA names, from the database that is compiled in: nothing has to be
-//! installed, and all nodes of one release agree. A release with a newer database moves instants
-//! that are not yet stored, never stored ones.
+//! Time zones by their IANA names, from the database that is compiled in. Nothing has to be
+//! installed, and all nodes of one release agree. A release with a newer database moves only
+//! instants that are not stored yet.
 //!
-//! To the search a zone is a row of [`Stretch`]es in which its clocks keep one distance from UTC.
+//! To the search a zone is a sequence of [`Stretch`]es, in each of which its clocks keep one
+//! distance from UTC.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Bytes of a name; the longest has about thirty.
+/// The maximum length of a name in bytes; the longest has about thirty.
 const MAX_BYTES: usize = 64;
 
 /// Seconds before an instant that may matter: more than clocks can differ.
@@ -38,7 +39,7 @@ pub struct Zone {
     rules: TimeZone,
 }
 
-/// A text that names no time zone; the sentence goes on after the field's name.
+/// A text that names no time zone. The sentence continues after the field's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneError {
     /// No zone has this name.
@@ -51,14 +52,14 @@ pub enum ZoneError {
     Offset,
 }
 
-/// A time in which a zone's clocks keep one distance from UTC.
+/// A time during which a zone's clocks keep one distance from UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     /// The first second.
     pub(super) from: i64,
     /// The first second after it.
     pub(super) until: i64,
-    /// Seconds that its clocks are ahead of UTC.
+    /// How many seconds its clocks are ahead of UTC.
     pub(super) ahead: i64,
 }
 
@@ -121,9 +122,9 @@ impl Zone {
     /// The stretch that a second belongs to, as far as [`NEAR`] before it: it may begin and end
     /// where nothing changes.
     ///
-    /// Only transitions that follow an instant are asked for. Those that precede one are not all
-    /// there: jiff 0.2.39 leaves out that of `America/Ciudad_Juarez` on 2022-11-30, the last one
-    /// before its present rule.
+    /// It only asks jiff for transitions that follow an instant. Of the preceding ones jiff 0.2.39
+    /// leaves out that of `America/Ciudad_Juarez` on 2022-11-30, the last one before its present
+    /// rule.
     pub(super) fn stretch_at(&self, second: i64) -> Stretch {
         #[cfg(test)]
         super::tests::steps::take();

@@ -72,6 +72,8 @@ pub fn instants(schedules: &[UpcomingSchedule], window: &Window, max: usize) -> 
         if (window.from..window.to).contains(&minute) {
             *found.minutes.entry(minute).or_default() += 1;
         }
+        // A schedule leaves the heap with its last run.
+        debug_assert!(left[index] > 0, "only schedules with runs left are followed");
         left[index] -= 1;
         let following = if left[index] == 0 { None } else { schedule.spec.timing.next_after(at) };
         match following.filter(|at| *at < end) {

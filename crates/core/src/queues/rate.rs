@@ -80,10 +80,12 @@ impl TokenFlow {
     pub fn refill(&self, bucket: Bucket, now: Timestamp) -> Bucket {
         #[expect(clippy::cast_precision_loss, reason = "a bucket that was not filled for ages is full anyway")]
         let millis = (now.as_millis().saturating_sub(bucket.refilled_at.as_millis())).max(0) as f64;
-        Bucket {
-            tokens: (bucket.tokens + millis * self.per_second / 1_000.0).min(self.capacity),
-            refilled_at: bucket.refilled_at.max(now),
-        }
+        // A rate that is not positive would never fill the bucket, and `next` would divide by zero.
+        debug_assert!(self.per_second > 0.0, "tokens flow in");
+        let tokens = (bucket.tokens + millis * self.per_second / 1_000.0).min(self.capacity);
+        // NaN would let every claim pass the comparison with a number of tasks.
+        debug_assert!(tokens.is_finite(), "tokens are a number");
+        Bucket { tokens, refilled_at: bucket.refilled_at.max(now) }
     }
 
     /// When the bucket will hold a portion; at least a millisecond after its last refill.

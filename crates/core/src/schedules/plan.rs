@@ -49,17 +49,18 @@ use crate::time::Timestamp;
 pub use planner::{backfill, first, plan, resume, trigger, withdraw};
 pub use reason::OccurrenceReason;
 
-/// The most occurrences that one plan decides, and the most that wait, apart from backfills.
+/// The maximum number of occurrences that one plan decides, and of those that wait, apart from
+/// backfills.
 pub const PLAN_MAX: usize = 1_000;
 
-/// The most instants that one backfill may have.
+/// The maximum number of instants of one backfill.
 pub const BACKFILL_MAX: usize = 10_000;
 
 /// An instant at most this far in the past is on time.
 pub const GRACE_MILLIS: i64 = 1_000;
 
-/// More instants in a row than this, none of which fires, are not listed one by one: the first
-/// [`PLAN_MAX`] are, and one record covers the rest.
+/// The maximum number of instants in a row without a fired one that are all recorded. Of more, the
+/// first [`PLAN_MAX`] are, and one record covers the rest.
 pub const LISTED_MAX: usize = 10_000;
 
 /// What happens to an occurrence whose predecessor is still live.

@@ -8,7 +8,7 @@ use crate::json::Json;
 use crate::state::State;
 use crate::time::Timestamp;
 
-/// The most characters of a reason for a pause.
+/// The maximum number of characters of a reason for a pause.
 pub const PAUSE_REASON_MAX: usize = 255;
 
 /// A recurring schedule as it is stored.

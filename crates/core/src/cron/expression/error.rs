@@ -1,21 +1,21 @@
-//! Why a text is not a cron expression: each sentence goes on after the word `cron` and says what
+//! Why a text is not a cron expression. Each sentence continues after the word `cron` and says what
 //! to write instead.
 
 use super::parse::Field;
 
-/// Characters of a user's text that a sentence repeats.
-const SHOWN: usize = 40;
+/// The maximum number of characters of a user's text that a sentence repeats.
+const SHOWN_MAX: usize = 40;
 
 /// Why a text is not a cron expression that we accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
-    /// Nothing there.
+    /// No field.
     #[error("is empty; write five fields (minute hour day-of-month month day-of-week), such as 30 8 * * MON-FRI")]
     Empty,
     /// Longer than any expression needs to be.
     #[error("is longer than {max} bytes; write ranges and steps instead of long lists")]
     TooLong {
-        /// What is allowed.
+        /// The limit.
         max: usize,
     },
     /// Not five and not six fields.
@@ -26,7 +26,7 @@ pub enum CronError {
         /// How many there are.
         found: usize,
     },
-    /// A word after `@` that is none of ours.
+    /// An unknown word after `@`.
     #[error("has the unknown word {word}; write one of @yearly @monthly @weekly @daily @hourly, or five fields")]
     UnknownWord {
         /// What was written.
@@ -38,7 +38,7 @@ pub enum CronError {
     /// `@reboot`.
     #[error("cannot be @reboot, because a schedule belongs to no machine; write when it is to run")]
     Reboot,
-    /// Something in a field that is no part of the grammar.
+    /// An item that the grammar does not have.
     #[error("has {item} in the {field} field, which is not understood; write {expected}")]
     Syntax {
         /// The field.
@@ -55,9 +55,9 @@ pub enum CronError {
         field: &'static str,
         /// What was written.
         item: String,
-        /// The least value.
+        /// The minimum.
         min: u32,
-        /// The greatest value.
+        /// The maximum.
         max: u32,
     },
     /// A step of zero, or one that leaves the field at once.
@@ -69,7 +69,7 @@ pub enum CronError {
         field: &'static str,
         /// What was written.
         step: String,
-        /// The greatest step.
+        /// The maximum step.
         max: u32,
     },
     /// `?` where there is none.
@@ -103,8 +103,8 @@ impl CronError {
 
 /// The text in quotes, short and without characters that break lines.
 fn shown(text: &str) -> String {
-    let mut short: String = text.chars().take(SHOWN).map(|c| if c.is_control() { '?' } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
+    let mut short: String = text.chars().take(SHOWN_MAX).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if text.chars().nth(SHOWN_MAX).is_some() {
         short.push('…');
     }
     format!("\"{short}\"")

@@ -3,7 +3,7 @@
 use super::days::{Days, OfMonth, OfWeek};
 use super::{CronError, CronExpression};
 
-/// Bytes of an expression.
+/// The maximum length of an expression in bytes.
 const MAX_BYTES: usize = 1_000;
 
 const MONTHS: &[&str] = &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
@@ -71,7 +71,7 @@ const DAY_OF_WEEK: Field = Field {
     expected: "numbers from 0 to 7 (both are Sunday), names such as MON, ranges such as MON-FRI, ?, 5L (the last Friday), FRI#2 (the second Friday, up to #5), or a list of these",
 };
 
-/// Reads an expression; whether any date matches it is not looked at.
+/// Reads an expression, without checking that a date matches it.
 pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
     if text.len() > MAX_BYTES {
         return Err(CronError::TooLong { max: MAX_BYTES });

@@ -13,7 +13,7 @@ use crate::ids::ScheduleId;
 use crate::schedules::OccurrenceOutcome;
 use crate::time::Timestamp;
 
-/// Decides what is due of a schedule at `now`.
+/// Decides the due instants of a schedule at `now`.
 pub fn plan(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) -> Plan {
     let mut planner = Planner::new(id, spec, known, now);
     if spec.paused {
@@ -164,6 +164,10 @@ impl<'a> Planner<'a> {
         let unreleased = unreleased && (!self.busy || self.spec.overlap == Overlap::AllowAll);
         let due = self.plan.next_run_at.is_some_and(|at| at <= self.now);
         self.plan.more = !self.spec.paused && (due || unreleased);
+        // Each superseded occurrence is one decision more (see the module's head).
+        debug_assert!(self.plan.decisions.len() <= 2 * PLAN_MAX, "a plan is bounded");
+        let fires = self.plan.decisions.iter().filter(|decision| decision.execute_at.is_some()).count();
+        debug_assert_eq!(self.plan.fired, fires as u64, "the count of the decisions that fire");
         self.plan
     }
 
@@ -376,7 +380,10 @@ impl<'a> Planner<'a> {
     }
 
     fn push(&mut self, decision: Decision) {
+        // A fired decision without a time would make no task, and its record would say it did.
         debug_assert_eq!(decision.outcome == OccurrenceOutcome::Fired, decision.execute_at.is_some());
+        // Waiting occurrences have a record of their own; one record cannot stand for many.
+        debug_assert!(decision.covers.is_none() || !decision.waited, "one that waited covers no others");
         let count = decision.covers.map_or(1, |covers| covers.at_least);
         match decision.outcome {
             OccurrenceOutcome::Fired => self.plan.fired += count,
