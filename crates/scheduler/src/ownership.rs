@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use punctual_core::lane::{LaneKey, Route};
 use punctual_core::partitions::{Ownership, Partition};
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, signed_millis};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -151,7 +151,7 @@ impl OwnedPartitions {
     /// even if it could not be renewed for a while. It never begins in the future, even if the
     /// store's clock has gone back.
     fn set(&self, owned: &[Ownership], lease: Duration, good_until: Instant) {
-        let lease = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        let lease = signed_millis(lease);
         let mut state = self.state.write();
         let term = |row: &Ownership| {
             // It was taken or renewed just now, so it ends a lease from now.

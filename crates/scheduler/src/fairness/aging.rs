@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, signed_millis};
 
 /// The most urgent priority.
 const PRIORITY_MAX: u8 = 9;
@@ -17,7 +17,7 @@ pub struct Aging {
 impl Aging {
     /// One priority more for every `wait`; zero means that waiting does not count.
     pub fn new(wait: Duration) -> Self {
-        Self { millis_for_one: i64::try_from(wait.as_millis()).unwrap_or(i64::MAX) }
+        Self { millis_for_one: signed_millis(wait) }
     }
 
     /// How long a wait counts as one priority more; zero if waiting does not count.

@@ -12,7 +12,7 @@ use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Ownership;
 use punctual_core::store::StoreError;
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, millis};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -102,7 +102,7 @@ impl OwnershipLoop {
     /// One pass: renews, gives up, takes.
     pub async fn run_once(&self) -> Result<(), StoreError> {
         let asked_at = Instant::now();
-        let lease = u64::try_from(self.config.lease.as_millis()).unwrap_or(u64::MAX);
+        let lease = millis(self.config.lease);
         let owned = self.coordinator.take_share(self.node, self.config.count, lease).await?;
         self.owned.set(&owned, self.config.lease, asked_at + self.config.lease.mul_f64(2.0 / 3.0));
         Ok(())
