@@ -171,8 +171,8 @@ pub struct Hold {
     pub lease_millis: u64,
 }
 
-/// An edit of a task that has not begun. None leaves a field as it is.
-#[derive(Clone, Debug, Default)]
+/// An edit of a task that has not started. None keeps a field.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
     /// A new time.
     pub execute_at: Option<Timestamp>,

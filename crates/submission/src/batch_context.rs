@@ -43,14 +43,14 @@ impl<'a> BatchContext<'a> {
             Dependency::Member(position) => *position,
         };
         let Some(batch) = &self.0 else {
-            return Err("must be the id of a task; a place can be named in a batch only".to_owned());
+            return Err("must be the id of a task; only a batch has positions".to_owned());
         };
         let position = usize::try_from(position).unwrap_or(usize::MAX);
         match batch.ids.get(position) {
             // Its own id too: that is a cycle of one, which is refused with the other cycles.
             Some(id) => Ok(*id),
             None => Err(format!(
-                "must be the place of another task of the batch, from 0 to {}",
+                "must be the position of another task of the batch, from 0 to {}",
                 batch.ids.len().saturating_sub(1)
             )),
         }
@@ -60,8 +60,8 @@ impl<'a> BatchContext<'a> {
     pub fn count(&self, dependencies: usize) -> Result<(), String> {
         let Some(batch) = &self.0 else { return Ok(()) };
         let Some(left) = batch.budget.get().checked_sub(dependencies) else {
-            let most = limits::BATCH_DEPENDENCIES;
-            return Err(format!("must be shorter: the tasks of one batch may depend on {most} others in all"));
+            let max = limits::BATCH_DEPENDENCIES;
+            return Err(format!("must be shorter: the tasks of one batch may have at most {max} dependencies in all"));
         };
         batch.budget.set(left);
         Ok(())

@@ -13,7 +13,7 @@ use punctual_core::task::NewTask;
 
 use crate::{ErrorCode, SubmissionError};
 
-/// The most members of a cycle that an error lists; it counts the others.
+/// The maximum number of members of a cycle that an error lists; it counts the others.
 const LISTED_MAX: usize = 10;
 
 /// Refuses the members of cycles, and then every task that depends on a refused one. `members` has
@@ -25,8 +25,8 @@ pub fn refuse_impossible<E: From<SubmissionError>>(members: &mut [Result<NewTask
         let listed = listed(&cycle);
         for position in cycle.iter().copied() {
             let detail = match &cycle[..] {
-                [_] => "it waits for itself: its depends_on names its own place in the batch".to_owned(),
-                _ => format!("it waits for itself: the tasks {listed} of the batch depend on each other in a circle"),
+                [_] => "it waits for itself: its depends_on names its own position in the batch".to_owned(),
+                _ => format!("it waits for itself: the tasks {listed} of the batch depend on each other in a cycle"),
             };
             let fault = FieldError::new(format!("/tasks/{position}/depends_on"), "must not lead back to the task");
             let error = SubmissionError { code: ErrorCode::DependencyCycle, detail, faults: vec![fault] };
@@ -35,6 +35,7 @@ pub fn refuse_impossible<E: From<SubmissionError>>(members: &mut [Result<NewTask
     }
     let mut refused: Vec<usize> = (0..members.len()).filter(|position| members[*position].is_err()).collect();
     while let Some(parent) = refused.pop() {
+        debug_assert!(members[parent].is_err(), "only refused tasks refuse their dependents");
         for child in &graph.children[parent] {
             if members[*child].is_ok() {
                 members[*child] = Err(depends_on_refused(*child, parent).into());
@@ -121,6 +122,8 @@ impl DependencyGraph {
                 }
                 if low[node] == index[node] {
                     let begin = stack.iter().rposition(|other| *other == node).unwrap_or_default();
+                    // Otherwise the component would take members of another one along.
+                    debug_assert_eq!(stack.get(begin), Some(&node), "a node is on the stack until its component ends");
                     let mut cycle = stack.split_off(begin);
                     for member in &cycle {
                         on_stack[*member] = false;

@@ -18,12 +18,12 @@ use serde::Serialize;
 use crate::error::{ErrorCode, SubmissionError, pointer_token};
 use crate::{BatchContext, idempotency_key};
 
-/// 100 years, in milliseconds.
-const MAX_DELAY_MILLIS: u64 = 3_155_760_000_000;
-/// A day, in milliseconds: the longest timeout and the longest backoff.
+/// The longest delay: 100 years.
+const DELAY_MAX_MILLIS: u64 = 3_155_760_000_000;
+/// A day: the longest timeout and the longest backoff.
 const DAY_MILLIS: u64 = 86_400_000;
 
-/// The most faults that are reported of one list.
+/// The maximum number of faults that are reported for one list.
 const LIST_FAULTS_MAX: usize = 20;
 
 /// The faults of a submission (see the module).
@@ -153,14 +153,16 @@ impl Faults {
         if let Some(text) = execute_at {
             return self.instant("/execute_at", text).map_or(When::Now, When::At);
         }
-        let Some(delay) = delay_seconds else { return When::Now };
-        delay.to_millis_within(0, MAX_DELAY_MILLIS).map_or_else(
-            || {
-                self.add("/delay_seconds", "must be from 0 to 3155760000 (100 years)");
-                When::Now
-            },
-            When::DelayMillis,
-        )
+        self.seconds("/delay_seconds", delay_seconds, DELAY_MAX_MILLIS).map_or(When::Now, When::DelayMillis)
+    }
+
+    /// A duration from zero to `max_millis`; none if it is absent or out of range.
+    pub fn seconds(&mut self, pointer: &str, given: Option<Seconds>, max_millis: u64) -> Option<u64> {
+        let millis = given?.to_millis_within(0, max_millis);
+        if millis.is_none() {
+            self.add(pointer, format!("must be from 0 to {}", max_millis / 1_000));
+        }
+        millis
     }
 
     /// An expiry that is later than now and later than the due instant: otherwise the task could
@@ -181,21 +183,22 @@ impl Faults {
 
     /// `base` with the fields that `given` sets.
     pub fn retry_policy(&mut self, given: &RetryPolicyFields, base: RetryPolicy) -> RetryPolicy {
-        let max_retries = given.max_retries.map_or(base.max_retries, |asked| {
-            u32::try_from(asked).ok().filter(|retries| *retries <= limits::RETRIES).unwrap_or_else(|| {
+        let max_retries = given.max_retries.map_or(base.max_retries, |given| {
+            u32::try_from(given).ok().filter(|retries| *retries <= limits::RETRIES).unwrap_or_else(|| {
                 self.add("/retry_policy/max_retries", format!("must be from 0 to {}", limits::RETRIES));
                 base.max_retries
             })
         });
-        let backoff_millis = self.backoff("/retry_policy/backoff_seconds", given.backoff_seconds);
-        let max_backoff_millis = self.backoff("/retry_policy/max_backoff_seconds", given.max_backoff_seconds);
+        let backoff_millis = self.seconds("/retry_policy/backoff_seconds", given.backoff_seconds, DAY_MILLIS);
+        let max_backoff_millis =
+            self.seconds("/retry_policy/max_backoff_seconds", given.max_backoff_seconds, DAY_MILLIS);
         let first = backoff_millis.unwrap_or(base.backoff_millis);
-        let most = match (max_backoff_millis, backoff_millis) {
-            (Some(most), Some(first)) if most < first => {
+        let max = match (max_backoff_millis, backoff_millis) {
+            (Some(max), Some(first)) if max < first => {
                 self.add("/retry_policy/max_backoff_seconds", "must not be less than backoff_seconds");
-                most
+                max
             }
-            (Some(most), _) => most,
+            (Some(max), _) => max,
             // A first delay longer than the default cap raises the cap.
             (None, _) => base.max_backoff_millis.max(first),
         };
@@ -203,17 +206,9 @@ impl Faults {
             max_retries,
             backoff: given.backoff.map_or(base.backoff, Into::into),
             backoff_millis: first,
-            max_backoff_millis: most,
+            max_backoff_millis: max,
             jitter: given.jitter.map_or(base.jitter, Into::into),
         }
-    }
-
-    fn backoff(&mut self, pointer: &str, given: Option<Seconds>) -> Option<u64> {
-        let millis = given?.to_millis_within(0, DAY_MILLIS);
-        if millis.is_none() {
-            self.add(pointer, "must be from 0 to 86400");
-        }
-        millis
     }
 
     /// A timeout of a millisecond to a day.

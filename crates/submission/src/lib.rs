@@ -1,8 +1,8 @@
-//! The rules of submission: what a client sent is checked, and a task or a schedule is made of it.
+//! The rules of submission: they check a request and make a task or a schedule of it.
 //!
-//! Three callers share these rules: the API for requests, the leader's cron loop for occurrences of
-//! schedules, and the inbox for what was submitted by SQL. The crate knows neither HTTP nor a
-//! store; only [`occurrences`] calls a port, to stop the tasks that a new occurrence replaces.
+//! Three callers share them: the API for requests, the leader's cron loop for occurrences of
+//! schedules, and the inbox for submissions by SQL. The crate knows neither HTTP nor a store; only
+//! [`occurrences`] calls a port, to stop the tasks that a new occurrence replaces.
 //!
 //! Invariant: every fault of a submission is reported at once, each with a JSON pointer, and a task
 //! that passes satisfies every bound of `core::task::limits`.

@@ -15,7 +15,7 @@ use punctual_core::schedules::plan::{self, Decision, LiveTask, Origin, Plan, Pla
 use punctual_core::schedules::{
     Advance, EVERY_PASS, FiredTask, OccurrenceOutcome, PauseSwitch, Progress, Record, Schedule, ScheduleSnapshot,
 };
-use punctual_core::state::{By, Change, Event, Position, State, transition};
+use punctual_core::state::{By, Change, Event, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -61,8 +61,8 @@ impl Occurrences {
         Self { store, factory, node }
     }
 
-    /// Plans what is due of a schedule at `now` and prepares the advance. The cron loop passes its
-    /// `lease`; a request that is about to change the schedule passes none.
+    /// Plans the due instants of a schedule at `now` and prepares the advance. The cron loop passes
+    /// its `lease`; a request that is about to change the schedule passes none.
     pub async fn check(
         &self,
         lease: Option<&LeaderLease>,
@@ -106,6 +106,8 @@ impl Occurrences {
         let schedule = &snapshot.schedule;
         let records: Vec<Record> = plan.decisions.iter().map(|decision| self.record(snapshot, decision, now)).collect();
         let fires = records.iter().filter(|record| record.fired.is_some()).count() as u64;
+        // A refused task is skipped, so it must be one of those that were to fire.
+        debug_assert!(fires <= plan.fired, "only planned tasks fire");
         let refused = plan.fired.saturating_sub(fires);
         let ended = |task: &TaskId| plan.end.contains(task);
         let live = snapshot.watched.iter().filter(|watched| watched.is_live() && !ended(&watched.task)).count();
@@ -118,18 +120,13 @@ impl Occurrences {
             Schedule { progress: Progress { next_run_at: plan.next_run_at, ..schedule.progress }, ..schedule.clone() };
         let finished = snapshot.watched.iter().filter(|watched| !watched.is_live() || ended(&watched.task));
         Advance {
-            id: schedule.id,
-            revision: schedule.revision,
-            now,
             records,
             finished: finished.map(|watched| watched.instant).collect(),
             next_run_at: plan.next_run_at,
             next_check_at: after.next_check_at(waits),
             skipped: plan.skipped + refused,
             missed: plan.missed,
-            switch: None,
-            trigger: None,
-            edited: None,
+            ..Advance::nothing(schedule, now)
         }
     }
 
@@ -192,6 +189,7 @@ impl Occurrences {
             None => Some(self.store.apply(changes).await?),
         };
         let Some(applied) = applied else { return Ok(None) };
+        debug_assert_eq!(applied.len(), wanted.len(), "the store answers each change");
         let is_lost = |applied: &Applied| matches!(applied, Applied::Lost);
         let lost = wanted.iter().zip(&applied).any(|((id, _), applied)| plan.end.contains(id) && is_lost(applied));
         Ok(Some(!lost))
@@ -209,12 +207,7 @@ fn ending(task: &Task, at_once: bool, by: &By<'_>) -> Vec<Change> {
     if !position.cancel_requested
         && let Ok(change) = transition(&position, Event::Cancel, by)
     {
-        position = Position {
-            state: change.to,
-            version: change.version,
-            cancel_requested: change.cancel_requested,
-            ..position
-        };
+        position = change.position_after(&position);
         steps.push(change);
     }
     if at_once
@@ -233,22 +226,14 @@ fn pause_after_failure(snapshot: &ScheduleSnapshot, now: Timestamp) -> Option<Ad
         return None;
     }
     let failure = snapshot.watched.iter().find(|watched| watched.has_failed())?;
-    let state = failure.state.map_or("gone", State::as_str);
+    let state = failure.state.map_or("removed", State::as_str);
     let reason = format!("{} ended {state}, and pause_on_failure is set", failure.task);
     let finished = snapshot.watched.iter().filter(|watched| !watched.is_live());
     Some(Advance {
-        id: schedule.id,
-        revision: schedule.revision,
-        now,
-        records: Vec::new(),
         finished: finished.map(|watched| watched.instant).collect(),
-        next_run_at: schedule.progress.next_run_at,
         next_check_at: a_manual_run_waits(snapshot, &[]).then_some(EVERY_PASS),
-        skipped: 0,
-        missed: 0,
         switch: Some(PauseSwitch::Pause(reason)),
-        trigger: None,
-        edited: None,
+        ..Advance::nothing(schedule, now)
     })
 }
 

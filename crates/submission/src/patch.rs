@@ -47,7 +47,7 @@ pub fn check(
     faults.finish()?;
     let payload = patch.payload.clone();
     let edit = Edit { execute_at, payload, priority, retry_policy, expires_at, metadata: metadata.cloned() };
-    Ok(is_change(&edit).then_some(edit))
+    Ok((edit != Edit::default()).then_some(edit))
 }
 
 /// The value of a field that may be absent but not `null`.
@@ -56,14 +56,4 @@ fn given<'a, T>(faults: &mut Faults, pointer: &str, field: Option<&'a Option<T>>
         faults.add(pointer, "must not be null; leave it out to keep it as it is");
     }
     field.and_then(Option::as_ref)
-}
-
-fn is_change(edit: &Edit) -> bool {
-    let Edit { execute_at, payload, priority, retry_policy, expires_at, metadata } = edit;
-    execute_at.is_some()
-        || payload.is_some()
-        || priority.is_some()
-        || retry_policy.is_some()
-        || expires_at.is_some()
-        || metadata.is_some()
 }

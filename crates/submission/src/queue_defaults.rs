@@ -50,22 +50,24 @@ impl TaskValidator<'_> {
 fn spread(settings: &Settings, id: TaskId, execute_at: Timestamp, expires_at: Option<Timestamp>) -> Timestamp {
     let left =
         expires_at.map_or(u64::MAX, |expires_at| u64::try_from(expires_at.millis_since(execute_at)).unwrap_or(0) / 2);
-    let most = settings.dispatch_jitter_millis.min(left);
-    if most == 0 {
+    let max = settings.dispatch_jitter_millis.min(left);
+    if max == 0 {
         return execute_at;
     }
     let (high, low) = id.uuid().as_u64_pair();
-    // The finaliser of MurmurHash3: an id has few random bits, and their positions are not ours to
-    // know.
+    // The finaliser of MurmurHash3: an id has few random bits, at positions that may change.
     let mixed = (low ^ high.rotate_left(32)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    let part = (u128::from(mixed ^ (mixed >> 33)) * u128::from(most)) >> 64;
-    execute_at.plus_millis(i64::try_from(part).unwrap_or(0))
+    let part = (u128::from(mixed ^ (mixed >> 33)) * u128::from(max)) >> 64;
+    let due_at = execute_at.plus_millis(i64::try_from(part).unwrap_or(0));
+    // A task that is due before its `execute_at` would run early, and one after its expiry never.
+    debug_assert!(due_at >= execute_at && expires_at.is_none_or(|expires_at| due_at <= expires_at.max(execute_at)));
+    due_at
 }
 
-/// The least number of groups that the spread tasks of a batch fall due in …
+/// The minimum number of groups in which the spread tasks of a batch are due …
 const GROUPS_MIN: usize = 64;
-/// … and the most tasks of such a group.
+/// … and the maximum number of tasks in such a group.
 const GROUP_MAX: usize = 16;
 
 /// Gives the tasks of a batch that are spread over the same time their due instants in batch order,

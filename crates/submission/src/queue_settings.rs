@@ -21,17 +21,13 @@ impl Faults {
         let max_depth = self.whole("/max_depth", wanted.max_depth, depth, "leave it out for no bound");
         let retry_policy = wanted.retry_policy.as_ref().map(|given| self.retry_policy(given, rules.retry_policy));
         let timeout_millis = wanted.timeout_seconds.map(|given| self.timeout(Some(given), rules.timeout_millis));
-        let jitter =
-            wanted.dispatch_jitter_seconds.map_or(Some(0), |given| given.to_millis_within(0, limits::JITTER_MILLIS));
-        if jitter.is_none() {
-            self.add("/dispatch_jitter_seconds", "must be from 0 to 3600");
-        }
+        let jitter = self.seconds("/dispatch_jitter_seconds", wanted.dispatch_jitter_seconds, limits::JITTER_MILLIS);
         let (_, callback) =
             self.callback(wanted.callback_url.clone(), wanted.callback_headers.clone(), &rules.networks);
         Settings {
-            max_concurrency: max_concurrency.and_then(|most| u32::try_from(most).ok()),
+            max_concurrency: max_concurrency.and_then(|max| u32::try_from(max).ok()),
             rate_limit: wanted.rate_limit.map(|given| self.rate_limit(given)),
-            max_depth: max_depth.and_then(|most| u64::try_from(most).ok()),
+            max_depth: max_depth.and_then(|max| u64::try_from(max).ok()),
             retry_policy,
             timeout_millis,
             dispatch_jitter_millis: jitter.unwrap_or(0),
@@ -43,8 +39,7 @@ impl Faults {
     fn rate_limit(&mut self, given: RateLimitFields) -> RateLimit {
         let RateLimitFields { per_second, burst } = given;
         if !(limits::RATE_MIN..=f64::from(limits::RATE)).contains(&per_second) {
-            let most = limits::RATE;
-            self.add("/rate_limit/per_second", format!("must be from {} to {most}", limits::RATE_MIN));
+            self.add("/rate_limit/per_second", format!("must be from {} to {}", limits::RATE_MIN, limits::RATE));
         }
         let burst = self.whole("/rate_limit/burst", burst, 1..=i64::from(limits::RATE), "leave it out for 1");
         RateLimit { per_second, burst: burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(1) }

@@ -14,7 +14,7 @@ use punctual_core::time::Timestamp;
 /// The limits and defaults of one node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SubmissionRules {
-    /// The most bytes of a task's payload.
+    /// The maximum length of a task's payload in bytes.
     pub payload_bytes: usize,
     /// The retry policy of a task that does not give one, field by field.
     pub retry_policy: RetryPolicy,
@@ -27,8 +27,8 @@ pub struct SubmissionRules {
 }
 
 impl SubmissionRules {
-    /// The same rules without a limit on the payload, for what was checked against one before. A
-    /// limit that was lowered since must not reject what is stored.
+    /// The same rules without a limit on the payload, for stored submissions. They were checked
+    /// against the limit of their time, and a lower limit must not reject them.
     #[must_use]
     pub fn without_payload_limit(self) -> Self {
         Self { payload_bytes: usize::MAX, ..self }

@@ -5,7 +5,7 @@
 //! reports every fault, and the task of a schedule that passes could be submitted now.
 
 use punctual_client as wire;
-use punctual_client::{NewSchedule, Seconds};
+use punctual_client::NewSchedule;
 use punctual_core::cron::{CronExpression, DstGap, Interval, Pattern, Timing, TimingRules, Zone};
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
@@ -16,14 +16,14 @@ use punctual_core::time::Timestamp;
 use crate::fields::Faults;
 use crate::{ErrorCode, SubmissionError, SubmissionRules, TaskValidator};
 
-/// A day, in milliseconds: the greatest jitter.
+/// A day: the longest jitter.
 const DAY_MILLIS: u64 = 86_400_000;
 /// The longest window of catching up: a year.
-const MAX_WINDOW_MILLIS: u64 = 366 * DAY_MILLIS;
+const WINDOW_MAX_MILLIS: u64 = 366 * DAY_MILLIS;
 /// The window of a schedule that gives none.
 const WINDOW_MILLIS: u64 = 3_600_000;
-/// The greatest `max_runs`.
-const MAX_RUNS: u64 = 1_000_000_000_000;
+/// The maximum of `max_runs`.
+const RUNS_MAX: u64 = 1_000_000_000_000;
 
 /// Checks the schedules of one request.
 pub struct ScheduleValidator<'a> {
@@ -51,7 +51,7 @@ pub struct CheckedSchedule {
 }
 
 impl ScheduleValidator<'_> {
-    /// The schedule to store for what was sent.
+    /// The schedule to store for a request.
     pub fn check(&self, new: NewSchedule) -> Result<CheckedSchedule, SubmissionError> {
         let mut faults = Faults::default();
         match &new.name {
@@ -108,7 +108,7 @@ impl ScheduleValidator<'_> {
         faults.finish()
     }
 
-    /// None only with a fault.
+    /// The spec; none only with a fault.
     fn spec(&self, faults: &mut Faults, new: &NewSchedule) -> Option<Spec> {
         let starts_at = new.starts_at.as_deref().and_then(|text| faults.instant("/starts_at", text));
         let ends_at = new.ends_at.as_deref().and_then(|text| faults.instant("/ends_at", text));
@@ -125,10 +125,10 @@ impl ScheduleValidator<'_> {
                 Zone::default()
             }
         };
-        let window = seconds(faults, "/catchup_window_seconds", new.catchup_window_seconds, MAX_WINDOW_MILLIS);
-        let jitter = seconds(faults, "/jitter_seconds", new.jitter_seconds, DAY_MILLIS);
-        if new.max_runs.is_some_and(|runs| !(1..=MAX_RUNS).contains(&runs)) {
-            faults.add("/max_runs", format!("must be from 1 to {MAX_RUNS}"));
+        let window = faults.seconds("/catchup_window_seconds", new.catchup_window_seconds, WINDOW_MAX_MILLIS);
+        let jitter = faults.seconds("/jitter_seconds", new.jitter_seconds, DAY_MILLIS);
+        if new.max_runs.is_some_and(|runs| !(1..=RUNS_MAX).contains(&runs)) {
+            faults.add("/max_runs", format!("must be from 1 to {RUNS_MAX}"));
         }
         let rules = TimingRules {
             zone,
@@ -179,7 +179,7 @@ impl ScheduleValidator<'_> {
     }
 }
 
-/// None only with a fault.
+/// The pattern; none only with a fault.
 fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<Pattern> {
     match (&new.cron, new.interval_seconds) {
         (Some(_), Some(_)) => {
@@ -201,12 +201,4 @@ fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<
             interval.map_err(|fault| faults.add("/interval_seconds", fault.to_string())).ok().map(Pattern::Interval)
         }
     }
-}
-
-fn seconds(faults: &mut Faults, pointer: &str, given: Option<Seconds>, most: u64) -> Option<u64> {
-    let millis = given?.to_millis_within(0, most);
-    if millis.is_none() {
-        faults.add(pointer, format!("must be from 0 to {}", most / 1_000));
-    }
-    millis
 }

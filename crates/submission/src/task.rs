@@ -94,6 +94,8 @@ impl<'a> TaskValidator<'a> {
             key,
             fingerprint: Meaning { lane: &lane, when, expires_at, depends_on: &depends_on, body: &body }.fingerprint(),
         });
+        // A task that passed has a time to run; otherwise it would only expire.
+        debug_assert!(expires_at.is_none_or(|expires_at| expires_at > execute_at), "it can run before it expires");
         let task = NewTask {
             id: batch.own_id(),
             lane,

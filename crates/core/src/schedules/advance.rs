@@ -36,6 +36,26 @@ pub struct Advance {
     pub edited: Option<Box<Schedule>>,
 }
 
+impl Advance {
+    /// An advance of `schedule` at `now` that changes nothing; its `next_check_at` is none.
+    pub fn nothing(schedule: &Schedule, now: Timestamp) -> Self {
+        Self {
+            id: schedule.id,
+            revision: schedule.revision,
+            now,
+            records: Vec::new(),
+            finished: Vec::new(),
+            next_run_at: schedule.progress.next_run_at,
+            next_check_at: None,
+            skipped: 0,
+            missed: 0,
+            switch: None,
+            trigger: None,
+            edited: None,
+        }
+    }
+}
+
 /// A run that was triggered under an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedTrigger {

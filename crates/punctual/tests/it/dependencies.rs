@@ -155,7 +155,7 @@ async fn circles_are_refused_with_their_members_named() {
     assert_eq!((first, second), ("dependency_cycle", "dependency_cycle"));
     assert_eq!((itself, behind, beyond), ("dependency_cycle", "unknown_dependency", "invalid_request"));
     assert!(items[1]["error"]["detail"].as_str().is_some_and(|text| text.contains("tasks 0, 1 ")), "{items:#?}");
-    assert!(items[2]["error"]["detail"].as_str().is_some_and(|text| text.contains("its own place")), "{items:#?}");
+    assert!(items[2]["error"]["detail"].as_str().is_some_and(|text| text.contains("its own position")), "{items:#?}");
     assert_eq!(items[2]["error"]["errors"][0]["pointer"], "/tasks/2/depends_on");
 
     // As many as a batch takes, in a time that shows that the check is linear.
