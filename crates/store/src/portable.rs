@@ -16,6 +16,7 @@ pub(crate) mod partitions;
 pub(crate) mod queues;
 pub(crate) mod registry;
 pub(crate) mod schedules;
+pub(crate) mod upkeep;
 
 use punctual_core::time::Timestamp;
 use rusqlite::types::FromSql as FromSqlite;
@@ -131,6 +132,7 @@ macro_rules! portable_statements {
 portable_statements! {
     BreakerChange,
     BreakerClose,
+    BreakerCountsPrune,
     BreakerCountsPut,
     BreakerCountsSum,
     BreakerGet,
@@ -140,6 +142,7 @@ portable_statements! {
     ChildBlockers,
     EdgeFirst,
     ForecastList,
+    ForecastPrune,
     ForecastSchedules,
     ForecastSchedulesCount,
     IdempotencyOwner,
@@ -153,6 +156,7 @@ portable_statements! {
     NodeSaw,
     NodeSilent,
     OccurrenceList,
+    OccurrencePrune,
     PartitionList,
     PartitionLock,
     PartitionMake,
@@ -175,6 +179,7 @@ portable_statements! {
     TaskStandings,
     TurnBefore,
     TurnPlace,
+    WorkerForget,
     WorkerHolds,
     WorkerList,
     WorkerSaw,

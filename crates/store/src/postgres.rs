@@ -21,7 +21,6 @@ mod insert;
 mod insight;
 mod lanes;
 mod leases;
-mod ledger;
 mod limits;
 mod list;
 mod migrator;

@@ -65,7 +65,7 @@ impl QueueRow {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReadQueue {
     pub queue: Queue,
-    /// False: its settings are unknown, so that it counts as paused.
+    /// If false, its settings are unknown and it counts as paused.
     pub is_readable: bool,
 }
 
@@ -73,12 +73,12 @@ pub(crate) struct ReadQueue {
 #[derive(Default)]
 pub(crate) struct QueueComplaints(Mutex<HashSet<String>>);
 
-/// After so many complaints there is nothing new to say.
+/// The maximum number of complaints that are remembered. Further ones are not logged.
 const COMPLAINTS_MAX: usize = 10_000;
 
 impl QueueComplaints {
-    /// Reads a queue. One whose settings cannot be read is paused until it is set again and
-    /// resumed: without its settings its limits are not known. The other queues go on.
+    /// Reads a queue. A queue whose settings cannot be read is paused until it is set again and
+    /// resumed: its limits are not known.
     pub(crate) fn read(&self, row: QueueRow) -> ReadQueue {
         let (tenant, name, version) = (row.tenant.clone(), row.name.clone(), row.version);
         let since = Timestamp::from_millis(row.paused_at.unwrap_or_default());
@@ -105,12 +105,12 @@ impl QueueComplaints {
 
 /// Adds tasks in a state to the counts of a queue.
 pub(crate) fn add(live: &mut LiveCounts, state: Option<State>, tasks: i64) {
-    let place = match state {
+    let count = match state {
         Some(State::Blocked) => &mut live.blocked,
         Some(State::Pending) => &mut live.pending,
         Some(State::Queued) => &mut live.queued,
         Some(State::Running) => &mut live.running,
         _ => return,
     };
-    *place = place.saturating_add_signed(tasks);
+    *count = count.saturating_add_signed(tasks);
 }

@@ -1,13 +1,13 @@
-//! Removes what is over in small steps.
+//! Pruning in small steps.
 //!
-//! A month of the history that is past goes as a whole. Row by row goes only what is in the
-//! month that lasts, if it is kept for less than that, and what is in no month; so with weeks
-//! or months to keep, next to nothing is ever deleted. There is no index by time for either:
-//! the rows of a month are looked at by id, of which the oldest come first, and the keys block
-//! by block. A walk goes on where the last step ended; one that is forgotten begins anew.
+//! The walks differ from SQLite's because the tables do: the history here is partitioned by month. A
+//! month that is past is dropped as a whole. Row by row, a walk removes only rows of the current
+//! month, if they are kept for less than that, and rows that are in no month. So with weeks or months
+//! to keep, hardly any row is ever deleted. Neither table has an index by time: a walk reads the rows
+//! of a month by id, the oldest first, and the keys block by block. A step continues where the last
+//! one ended; after a restart a walk begins again.
 
 use async_trait::async_trait;
-use punctual_core::forecast::Minute;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::{Prunable, Pruned, Resolved, Upkeep};
@@ -19,29 +19,31 @@ use super::connection::Session;
 use super::resolve::ResolverStep;
 use super::statements::Sql;
 use super::tid::Tid;
-use super::upkeep::{self, Month};
+use super::upkeep::{Month, months, remove_months};
+use crate::columns::count_column;
+use crate::portable::upkeep;
 use crate::write_queue::Weight;
 
-/// Rows that a step looks at.
-const LOOK: i64 = 2_000;
+/// The number of rows that a step reads.
+const STEP_ROWS: i64 = 2_000;
 
-/// Blocks of keys that a step looks at.
-const BLOCKS: u32 = 32;
+/// The number of blocks of keys that a step reads.
+const STEP_BLOCKS: u32 = 32;
 
-/// How much the clock that an id was made by may have been ahead of the database's. One that was
-/// more keeps its row until its month is past.
+/// How far the clock that made an id may have been ahead of the database's. If it was further ahead,
+/// the row stays until its month is past.
 const SKEW_MILLIS: i64 = 24 * 3_600_000;
 
-/// Where the walks stand.
+/// Where the walks continue.
 #[derive(Default)]
 pub(crate) struct Walks {
     history: Walk,
-    /// The block of keys that is next.
+    /// At this block of keys.
     block: u32,
 }
 
-/// Where a walk over the history stands: behind an id, among the rows that are in no month or in
-/// the month that lasts.
+/// Where the walk over the history continues: behind an id, among the rows in no month or in the
+/// current month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Walk {
     #[default]
@@ -56,14 +58,10 @@ impl Upkeep for PostgresStore {
         match what {
             Prunable::History => self.prune_history(before, limit).await,
             Prunable::Keys => self.prune_keys(before, limit).await,
-            Prunable::Ledger => {
-                let removed = self.prune_ledger(before, limit).await?;
-                Ok(Pruned { removed, more: is_all(removed, limit) })
+            Prunable::Ledger => self.prune_ledger(before, limit).await,
+            Prunable::Forecast | Prunable::Occurrences | Prunable::BreakerCounts | Prunable::Workers => {
+                self.reads().call(async |mut session| upkeep::prune(&mut session, what, before, limit).await).await
             }
-            Prunable::Forecast => self.prune_rows(Sql::ForecastPrune, Minute::of(before).number(), limit).await,
-            Prunable::Occurrences => self.prune_rows(Sql::OccurrencePrune, before.as_millis(), limit).await,
-            Prunable::BreakerCounts => self.prune_all(Sql::BreakerCountsPrune, before).await,
-            Prunable::Workers => self.prune_all(Sql::WorkerForget, before).await,
         }
     }
 
@@ -87,32 +85,27 @@ impl PostgresStore {
         Ok(answers.pop().unwrap_or_default())
     }
 
-    /// Removes at most `limit` rows whose number is smaller, by a statement.
-    async fn prune_rows(&self, sql: Sql, before: i64, limit: usize) -> Result<Pruned, StoreError> {
-        let most = column(limit);
-        let prune = async |session: &Session| session.execute(sql, &[&before, &most]).await;
+    /// Only PostgreSQL has a ledger: a worker (`Ledger` in `crates/client`) keeps it in its own
+    /// database.
+    async fn prune_ledger(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        let (before, most) = (before.as_millis(), count_column(limit));
+        let prune = async |session: &Session| session.execute(Sql::LedgerPrune, &[&before, &most]).await;
         let removed = self.reads().call(prune).await?;
         Ok(Pruned { removed, more: is_all(removed, limit) })
-    }
-
-    /// Removes all that is over, by a statement: of what there is little.
-    async fn prune_all(&self, sql: Sql, before: Timestamp) -> Result<Pruned, StoreError> {
-        let prune = async |session: &Session| session.execute(sql, &[&before.as_millis()]).await;
-        Ok(Pruned { removed: self.reads().call(prune).await?, more: false })
     }
 
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let walk = self.walks().lock().history;
         let (walk, removed) = match walk {
-            Walk::Begins => (Walk::Rest(Uuid::nil()), self.begin(before, limit).await?),
+            Walk::Begins => (Walk::Rest(Uuid::nil()), self.prune_months(before, limit).await?),
             Walk::Rest(after) => {
-                let looking = async |session: &Session| session.query(Sql::HistoryRestWalk, &[&after, &LOOK]).await;
-                let rows = self.reads().call(looking).await?;
+                let walk = async |session: &Session| session.query(Sql::HistoryRestWalk, &[&after, &STEP_ROWS]).await;
+                let rows = self.reads().call(walk).await?;
                 let (next, removed) = self.remove(&rows, before, limit).await?;
                 (next.map_or(Walk::Month(Uuid::nil()), Walk::Rest), removed)
             }
             Walk::Month(after) => {
-                let rows = self.look_at_month(before, after).await?;
+                let rows = self.month_rows(before, after).await?;
                 let (next, removed) = self.remove(&rows, before, limit).await?;
                 (next.map_or(Walk::Begins, Walk::Month), removed)
             }
@@ -124,51 +117,50 @@ impl PostgresStore {
     async fn prune_keys(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let block = self.walks().lock().block;
         let of_inbox = if block == 0 { self.prune_inbox(before, limit).await? } else { 0 };
-        let (from, to) = (Tid::first_of(block), Tid::first_of(block + BLOCKS));
-        let (before, most) = (before.as_millis(), column(limit));
+        let (from, to) = (Tid::first_of(block), Tid::first_of(block + STEP_BLOCKS));
+        let (before, most) = (before.as_millis(), count_column(limit));
         let step = async |session: &Session| {
             let freed = session.execute(Sql::IdempotencyFree, &[&from, &to, &before, &most]).await?;
             let blocks = session.query(Sql::IdempotencyBlocks, &[]).await?;
             Ok((freed, blocks.first().map_or(0, |row| row.get::<_, i64>(0))))
         };
         let (freed, blocks) = self.reads().call(step).await?;
-        let next = if is_all(freed, limit) { block } else { block + BLOCKS };
+        let next = if is_all(freed, limit) { block } else { block + STEP_BLOCKS };
         let more = i64::from(next) < blocks;
         self.walks().lock().block = if more { next } else { 0 };
         Ok(Pruned { removed: freed + of_inbox, more })
     }
 
-    /// Removes the months that are past, and what was put in quarantine as long ago.
-    async fn begin(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        let mut past = self.reads().call(upkeep::months).await?;
+    /// Removes the months that are past, and old rows of the quarantine.
+    async fn prune_months(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        let mut past = self.reads().call(months).await?;
         past.retain(|month| month.ends <= before);
         if !past.is_empty() {
-            upkeep::remove(self.address(), &past).await.map_err(|fault| fault.to_store_error())?;
+            remove_months(self.address(), &past).await.map_err(|fault| fault.to_store_error())?;
         }
-        let (before, limit) = (before.as_millis(), column(limit));
+        let (before, limit) = (before.as_millis(), count_column(limit));
         self.reads().call(async |session| session.execute(Sql::QuarantinePrune, &[&before, &limit]).await).await
     }
 
-    /// Rows of the month that lasts, if a part of it is over: those that were submitted before, by
-    /// their ids.
-    async fn look_at_month(&self, before: Timestamp, after: Uuid) -> Result<Vec<Row>, StoreError> {
+    /// Rows of the current month that were submitted before an instant in it, by their ids.
+    async fn month_rows(&self, before: Timestamp, after: Uuid) -> Result<Vec<Row>, StoreError> {
         let now = self.now();
-        let months = self.reads().call(upkeep::months).await?;
-        let lasts = |month: &Month| month.begins < before && month.begins <= now && now < month.ends;
-        let Some(month) = months.into_iter().find(lasts) else { return Ok(Vec::new()) };
+        let months = self.reads().call(months).await?;
+        let is_current = |month: &Month| month.begins < before && month.begins <= now && now < month.ends;
+        let Some(month) = months.into_iter().find(is_current) else { return Ok(Vec::new()) };
         let until = first_id_at(before.as_millis().saturating_add(SKEW_MILLIS));
         let (begins, ends) = (month.begins.as_millis(), month.ends.as_millis());
-        let looking = async |session: &Session| {
-            session.query(Sql::HistoryMonthWalk, &[&begins, &ends, &after, &until, &LOOK]).await
+        let walk = async |session: &Session| {
+            session.query(Sql::HistoryMonthWalk, &[&begins, &ends, &after, &until, &STEP_ROWS]).await
         };
-        self.reads().call(looking).await
+        self.reads().call(walk).await
     }
 
-    /// Removes those of the rows that are over; where the next look begins, and how many were
+    /// Removes the rows that are over. Returns where the next step continues, and how many rows were
     /// removed.
     async fn remove(&self, rows: &[Row], before: Timestamp, limit: usize) -> Result<(Option<Uuid>, u64), StoreError> {
         let (mut ids, mut instants): (Vec<Uuid>, Vec<i64>) = (Vec::new(), Vec::new());
-        let mut looked = 0;
+        let mut read = 0;
         for row in rows {
             if ids.len() >= limit {
                 break;
@@ -178,30 +170,26 @@ impl PostgresStore {
                 ids.push(id);
                 instants.push(completed_at);
             }
-            looked += 1;
+            read += 1;
         }
-        let is_end = looked == rows.len() && column(rows.len()) < LOOK;
-        let next = rows[..looked].last().filter(|_| !is_end).map(|row| row.get(0));
+        let is_end = read == rows.len() && count_column(rows.len()) < STEP_ROWS;
+        let next = rows[..read].last().filter(|_| !is_end).map(|row| row.get(0));
         if ids.is_empty() {
             return Ok((next, 0));
         }
-        let removing = async |session: &Session| session.execute(Sql::HistoryRemove, &[&ids, &instants]).await;
-        Ok((next, self.reads().call(removing).await?))
+        let remove = async |session: &Session| session.execute(Sql::HistoryRemove, &[&ids, &instants]).await;
+        Ok((next, self.reads().call(remove).await?))
     }
 }
 
-/// Whether a step did as much as it may: there can be more where it was.
+/// Whether a step removed as many rows as it may, so that there can be more.
 fn is_all(removed: u64, limit: usize) -> bool {
     usize::try_from(removed).is_ok_and(|removed| removed >= limit)
 }
 
-/// The least id of version 7 that is made at this instant.
+/// The smallest id of version 7 that can be made at this instant.
 pub(crate) fn first_id_at(millis: i64) -> Uuid {
     Uuid::from_u128(u128::try_from(millis).unwrap_or_default() << 80)
-}
-
-fn column(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

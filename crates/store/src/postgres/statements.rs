@@ -157,7 +157,7 @@ statements! {
     TurnPlace => include_str!("../sql/postgres/turn_place.sql"),
     TurnTake => include_str!("../sql/postgres/turn_take.sql"),
     UpkeepLock => include_str!("../sql/postgres/upkeep_lock.sql"),
-    WorkerForget => include_str!("../sql/postgres/worker_forget.sql"),
+    WorkerForget => include_str!("../sql/portable/worker_forget.sql"),
     WorkerHolds => include_str!("../sql/postgres/worker_holds.sql"),
     WorkerList => include_str!("../sql/portable/worker_list.sql"),
     WorkerSaw => include_str!("../sql/postgres/worker_saw.sql"),

@@ -1,9 +1,9 @@
 //! The upkeep of the tables: makes the months of the history ahead, and removes old ones.
 //!
-//! The leader calls it. Whoever changes tables holds the migration lock, on a connection of its
-//! own. So two leaders, or a leader and a migrating node, never change them at once. Other
-//! sessions queue behind a change that waits for its lock, so it gives up soon and is tried again
-//! in the next round.
+//! The leader calls it. A change of tables needs the migration lock, on a connection of its own. So
+//! two leaders, or a leader and a migrating node, never change them at once. Other sessions queue
+//! behind a change that waits for its lock, so it gives up soon and is tried again in the next
+//! round.
 
 use std::time::Duration;
 
@@ -19,28 +19,26 @@ use super::fault::Fault;
 use super::statements::Sql;
 use crate::migrations::postgres::LOCK;
 
-/// Months of history that there are partitions for, this one among them.
+/// The number of months of history that have partitions, the current one included.
 const MONTHS_AHEAD: i32 = 3;
 
-/// How long a change of the tables waits for those who use them. Everybody who comes meanwhile
-/// waits behind it.
+/// How long a change of the tables waits for the sessions that use them. Later sessions wait behind
+/// it.
 const SHORT_WAITS: &str = "SET lock_timeout = '200ms'";
 
-/// How often the lock is asked for, and with what pause: mostly the leader has only something else
-/// to change at once.
-const TRIES: usize = 10;
-const PAUSE: Duration = Duration::from_millis(100);
+/// How often the lock is asked for, and the pause in between: mostly the leader itself holds it, for
+/// another change.
+const LOCK_TRIES: usize = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 impl PostgresStore {
-    /// Makes the partitions of the history for the months to come and tidies the counts; for one
-    /// node at a time. Gives how many partitions were made.
+    /// Makes the partitions of the history for the next months and merges the counts of writers that
+    /// are gone. Returns how many partitions were made.
     pub async fn upkeep(&self, now: Timestamp) -> Result<u32, StoreError> {
         upkeep(self.address(), now).await.map_err(|fault| fault.to_store_error())
     }
 }
 
-/// Makes the partitions of the months to come and gathers the counts of writers that are gone;
-/// gives how many partitions were made.
 async fn upkeep(address: &Address, now: Timestamp) -> Result<u32, Fault> {
     let Some(session) = lock(address).await? else { return Ok(0) };
     let rows = session.query(Sql::HistoryAhead, &[&now.as_millis(), &MONTHS_AHEAD]).await?;
@@ -57,7 +55,7 @@ pub(crate) struct Month {
     pub ends: Timestamp,
 }
 
-/// The months that there are partitions for.
+/// The months that have partitions.
 pub(crate) async fn months(session: &Session) -> Result<Vec<Month>, Fault> {
     let rows = session.query(Sql::HistoryPartitions, &[]).await?;
     let month = |row: &tokio_postgres::Row| {
@@ -68,9 +66,9 @@ pub(crate) async fn months(session: &Session) -> Result<Vec<Month>, Fault> {
 }
 
 /// Removes months, each in a transaction of its own. (PostgreSQL does not detach concurrently where
-/// there is a partition for the rest.) One that somebody reads, as a backup does for hours, stays
-/// for now.
-pub(crate) async fn remove(address: &Address, months: &[Month]) -> Result<(), Fault> {
+/// there is a partition for the rest.) A month that is being read, as by a backup for hours, stays for
+/// now.
+pub(crate) async fn remove_months(address: &Address, months: &[Month]) -> Result<(), Fault> {
     let Some(session) = lock(address).await? else { return Ok(()) };
     for Month { name, .. } in months {
         match session.run(&format!("ALTER TABLE history DETACH PARTITION {name}; DROP TABLE {name}")).await {
@@ -84,16 +82,16 @@ pub(crate) async fn remove(address: &Address, months: &[Month]) -> Result<(), Fa
     Ok(())
 }
 
-/// A connection that may change tables; none while another one does. The lock goes with it.
+/// A connection that may change tables, or none while another one does. The lock ends with it.
 async fn lock(address: &Address) -> Result<Option<Session>, Fault> {
     let session = Session::open(address, &[]).await?;
     session.run(SHORT_WAITS).await?;
-    for _ in 0..TRIES {
+    for _ in 0..LOCK_TRIES {
         let rows = session.query(Sql::UpkeepLock, &[&LOCK]).await?;
         if rows.first().is_some_and(|row| row.get(0)) {
             return Ok(Some(session));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(LOCK_PAUSE).await;
     }
     Ok(None)
 }

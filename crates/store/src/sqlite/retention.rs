@@ -1,11 +1,13 @@
-//! Removes what is over in small steps: a reader looks, and only what it found goes to the writer.
+//! Pruning in small steps. A reader finds what is over, and only that goes to the writer.
 //!
-//! Finished tasks are looked at in the order of their submission, without an index of their
-//! own: whatever came to rest before an instant was submitted before it, so that a walk ends
-//! where all are younger. Keys are looked at one by one, in their order. A walk goes on where
-//! the last step ended; one that is forgotten, as at a restart, begins anew.
+//! The walks differ from PostgreSQL's because the tables do: the history here is one table, by the
+//! number of its tasks, and has no index by time. A task that finished before an instant was
+//! submitted before it, so a walk in the order of submission ends where all tasks are younger. Keys
+//! are read in their order. A step continues where the last one ended; after a restart a walk begins
+//! again.
 
 use async_trait::async_trait;
+use punctual_core::forecast::Minute;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::{Prunable, Pruned, Resolved, Upkeep};
@@ -16,21 +18,23 @@ use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
 use super::{SqliteStore, resolve};
+use crate::columns::count_column;
+use crate::portable::{ready, upkeep};
 use crate::write_queue::Weight;
 
-/// Rows that a step looks at: reading them takes a few milliseconds.
-const LOOK: usize = 1_000;
+/// The number of rows that a step reads: that takes a few milliseconds.
+const STEP_ROWS: usize = 1_000;
 
-/// Bytes of payloads, results and checkpoints that a step removes, about: every page of them is
-/// touched, while others wait for the writer.
-const MOST_BYTES: i64 = 512 << 10;
+/// About how many bytes of payloads, results and checkpoints a step removes: every page of them is
+/// touched while other jobs wait for the writer.
+const STEP_BYTES_MAX: i64 = 512 << 10;
 
-/// Where the walks stand.
+/// Where the walks continue.
 #[derive(Default)]
 pub(crate) struct Walks {
     /// Behind this number.
     history: Option<i64>,
-    /// Behind this key of this tenant.
+    /// Behind this tenant and key.
     keys: Option<(String, String)>,
 }
 
@@ -42,10 +46,13 @@ impl Upkeep for SqliteStore {
             Prunable::Keys => self.prune_keys(before, limit).await,
             // No worker can keep a ledger in an embedded store.
             Prunable::Ledger => Ok(Pruned::default()),
-            Prunable::Forecast => self.prune_minutes(before, limit).await,
-            Prunable::Occurrences => self.prune_occurrences(before, limit).await,
-            Prunable::BreakerCounts => self.prune_all(Sql::BreakerCountsPrune, before).await,
-            Prunable::Workers => self.prune_all(Sql::WorkerForget, before).await,
+            Prunable::Forecast if !self.has_past_minutes(before).await? => Ok(Pruned::default()),
+            Prunable::Forecast | Prunable::Occurrences => {
+                self.prune_by_statement(what, before, limit, Weight { rows: limit, ..Weight::SMALL }).await
+            }
+            Prunable::BreakerCounts | Prunable::Workers => {
+                self.prune_by_statement(what, before, limit, Weight::SMALL).await
+            }
         }
     }
 
@@ -66,27 +73,29 @@ impl Upkeep for SqliteStore {
 }
 
 impl SqliteStore {
-    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        let work = move |session: &mut Session<'_>| {
-            let removed = session.statements.get(Sql::OccurrencePrune)?.execute((before.as_millis(), column(limit)))?;
-            Ok(Pruned { removed: removed as u64, more: removed >= limit })
-        };
-        self.writer().call(WriteClass::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
+    async fn prune_by_statement(
+        &self,
+        what: Prunable,
+        before: Timestamp,
+        limit: usize,
+        weight: Weight,
+    ) -> Result<Pruned, StoreError> {
+        let work = move |session: &mut Session<'_>| ready(upkeep::prune(session, what, before, limit));
+        self.writer().call(WriteClass::Progress, weight, work).await
     }
 
-    /// Removes all that is over, by a statement: of what there is little.
-    async fn prune_all(&self, sql: Sql, before: Timestamp) -> Result<Pruned, StoreError> {
-        let work = move |session: &mut Session<'_>| {
-            let removed = session.statements.get(sql)?.execute([before.as_millis()])?;
-            Ok(Pruned { removed: removed as u64, more: false })
-        };
-        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
+    /// Whether minutes of the forecast are past. A reader checks it, because mostly there are none:
+    /// then the writer is not asked.
+    async fn has_past_minutes(&self, before: Timestamp) -> Result<bool, StoreError> {
+        let minute = Minute::of(before).number();
+        let work = move |session: &mut Session<'_>| Ok(session.statements.get(Sql::ForecastPast)?.exists([minute])?);
+        self.readers().call(work).await
     }
 
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let after = self.walks().lock().history;
-        let Past { tasks, quarantined, next } =
-            self.readers().call(move |session| past(session, before, after, limit)).await?;
+        let PastTasks { tasks, quarantined, next } =
+            self.readers().call(move |session| past_tasks(session, before, after, limit)).await?;
         let found = tasks.len() + quarantined.len();
         let removed = if found == 0 {
             0
@@ -101,7 +110,8 @@ impl SqliteStore {
 
     async fn prune_keys(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let after = self.walks().lock().keys.clone();
-        let Used { keys, next } = self.readers().call(move |session| used(session, before, after, limit)).await?;
+        let PastKeys { keys, next } =
+            self.readers().call(move |session| past_keys(session, before, after, limit)).await?;
         let removed = if keys.is_empty() {
             0
         } else {
@@ -114,35 +124,40 @@ impl SqliteStore {
     }
 }
 
-/// What a look at the history found.
-struct Past {
-    /// The numbers of those whose time is over.
+/// The tasks that a step found.
+struct PastTasks {
+    /// Their numbers.
     tasks: Vec<i64>,
     quarantined: Vec<i64>,
-    /// Where the next look begins.
+    /// Where the next step continues.
     next: Option<i64>,
 }
 
-fn past(session: &mut Session<'_>, before: Timestamp, after: Option<i64>, limit: usize) -> Result<Past, Fault> {
+fn past_tasks(
+    session: &mut Session<'_>,
+    before: Timestamp,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<PastTasks, Fault> {
     let before = before.as_millis();
-    let mut past = Past { tasks: Vec::new(), quarantined: Vec::new(), next: None };
+    let mut past = PastTasks { tasks: Vec::new(), quarantined: Vec::new(), next: None };
     if after.is_none() {
         let walk = session.statements.get(Sql::QuarantineWalk)?;
-        let found = walk.query_map((i64::MIN, before, column(limit)), |row| row.get(0))?;
+        let found = walk.query_map((i64::MIN, before, count_column(limit)), |row| row.get(0))?;
         past.quarantined = found.collect::<Result<_, _>>()?;
     }
     let room = limit - past.quarantined.len();
     let walk = session.statements.get(Sql::HistoryWalk)?;
-    let mut rows = walk.query((after.unwrap_or(i64::MIN), column(LOOK)))?;
-    let (mut looked, mut bytes, mut any_old, mut is_full) = (0, 0, false, room == 0);
+    let mut rows = walk.query((after.unwrap_or(i64::MIN), count_column(STEP_ROWS)))?;
+    let (mut read, mut bytes, mut any_old, mut is_full) = (0, 0, false, room == 0);
     let mut last = after.unwrap_or(i64::MIN);
     while let Some(row) = rows.next()? {
-        if past.tasks.len() >= room || bytes >= MOST_BYTES {
+        if past.tasks.len() >= room || bytes >= STEP_BYTES_MAX {
             is_full = true;
             break;
         }
         let (seq, completed_at, created_at): (i64, i64, Option<i64>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        looked += 1;
+        read += 1;
         last = seq;
         any_old |= created_at.is_none_or(|created_at| created_at < before);
         if completed_at < before {
@@ -150,14 +165,14 @@ fn past(session: &mut Session<'_>, before: Timestamp, after: Option<i64>, limit:
             past.tasks.push(seq);
         }
     }
-    // Where all were submitted later, all that follow were.
-    let goes_on = is_full || (looked == LOOK && any_old);
+    // If all of these were submitted later, so were all that follow.
+    let goes_on = is_full || (read == STEP_ROWS && any_old);
     past.next = goes_on.then_some(last);
     Ok(past)
 }
 
-/// Removes those that are still over, with their bodies and ids; gives how many. One that was
-/// driven again meanwhile is not in the history any more.
+/// Removes tasks with their bodies and ids. Returns how many. A task that was re-driven meanwhile is
+/// no longer in the history.
 fn remove(session: &mut Session<'_>, before: Timestamp, tasks: &[i64], quarantined: &[i64]) -> Result<u64, Fault> {
     let mut removed = 0;
     for (sql, numbers) in [(Sql::HistoryRemove, tasks), (Sql::QuarantineRemove, quarantined)] {
@@ -173,36 +188,36 @@ fn remove(session: &mut Session<'_>, before: Timestamp, tasks: &[i64], quarantin
     Ok(removed)
 }
 
-/// What a look at the keys found.
-struct Used {
+/// The keys that a step found.
+struct PastKeys {
     /// Tenants and keys.
     keys: Vec<(String, String)>,
-    /// Where the next look begins.
+    /// Where the next step continues.
     next: Option<(String, String)>,
 }
 
-fn used(
+fn past_keys(
     session: &mut Session<'_>,
     before: Timestamp,
     after: Option<(String, String)>,
     limit: usize,
-) -> Result<Used, Fault> {
+) -> Result<PastKeys, Fault> {
     let (tenant, key) = after.unwrap_or_default();
     let walk = session.statements.get(Sql::IdempotencyWalk)?;
-    let mut rows = walk.query((tenant, key, before.as_millis(), column(LOOK)))?;
-    let (mut keys, mut last, mut looked) = (Vec::new(), None, 0);
+    let mut rows = walk.query((tenant, key, before.as_millis(), count_column(STEP_ROWS)))?;
+    let (mut keys, mut last, mut read) = (Vec::new(), None, 0);
     while let Some(row) = rows.next()? {
         if keys.len() >= limit {
-            return Ok(Used { keys, next: last });
+            return Ok(PastKeys { keys, next: last });
         }
         let place: (String, String) = (row.get(0)?, row.get(1)?);
         if row.get(2)? {
             keys.push(place.clone());
         }
         last = Some(place);
-        looked += 1;
+        read += 1;
     }
-    Ok(Used { keys, next: last.filter(|_| looked == LOOK) })
+    Ok(PastKeys { keys, next: last.filter(|_| read == STEP_ROWS) })
 }
 
 fn free(session: &mut Session<'_>, before: Timestamp, keys: &[(String, String)]) -> Result<u64, Fault> {
@@ -212,8 +227,4 @@ fn free(session: &mut Session<'_>, before: Timestamp, keys: &[(String, String)])
         freed += u64::try_from(delete.execute((tenant, key, before.as_millis()))?).unwrap_or_default();
     }
     Ok(freed)
-}
-
-fn column(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -181,7 +181,7 @@ statements! {
     TurnPlace => include_str!("../sql/sqlite/turn_place.sql"),
     TurnTake => include_str!("../sql/sqlite/turn_take.sql"),
     WaitingExpired => include_str!("../sql/sqlite/waiting_expired.sql"),
-    WorkerForget => include_str!("../sql/sqlite/worker_forget.sql"),
+    WorkerForget => include_str!("../sql/portable/worker_forget.sql"),
     WorkerHolds => include_str!("../sql/sqlite/worker_holds.sql"),
     WorkerList => include_str!("../sql/portable/worker_list.sql"),
     WorkerSaw => include_str!("../sql/sqlite/worker_saw.sql"),

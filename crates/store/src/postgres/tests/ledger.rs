@@ -1,6 +1,7 @@
 //! The ledger as the leader tends it.
 
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::{Prunable, Upkeep};
 
 use super::{Fixture, Migrator};
 
@@ -10,9 +11,10 @@ async fn expired_entries_are_removed_a_few_at_a_time() {
     fixture.sql("INSERT INTO ledger SELECT 'acme', 'k' || n, 0, n FROM generate_series(1, 10) AS n").await;
     let mut removed = Vec::new();
     for _ in 0..4 {
-        removed.push(fixture.store.prune_ledger(Timestamp::from_millis(7), 3).await.unwrap());
+        let pruned = fixture.store.prune(Prunable::Ledger, Timestamp::from_millis(7), 3).await.unwrap();
+        removed.push((pruned.removed, pruned.more));
     }
-    assert_eq!(removed, [3, 3, 1, 0]);
+    assert_eq!(removed, [(3, true), (3, true), (1, false), (0, false)]);
     assert_eq!(
         fixture.sql("SELECT min(expires_at), count(*) FROM ledger").await[0],
         [Some("8".into()), Some("3".into())]

@@ -1,0 +1,30 @@
+//! Pruning by a single statement.
+
+use punctual_core::forecast::Minute;
+use punctual_core::time::Timestamp;
+use punctual_core::upkeep::{Prunable, Pruned};
+
+use super::{Connection, Parameter, PortableSql};
+use crate::columns::count_column;
+
+/// Removes old rows. The history, the keys and the ledger are pruned by the stores themselves: of
+/// those this removes nothing.
+pub(crate) async fn prune<C: Connection>(
+    connection: &mut C,
+    what: Prunable,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Pruned, C::Fault> {
+    let (sql, before, is_limited) = match what {
+        Prunable::Forecast => (PortableSql::ForecastPrune, Minute::of(before).number(), true),
+        Prunable::Occurrences => (PortableSql::OccurrencePrune, before.as_millis(), true),
+        Prunable::BreakerCounts => (PortableSql::BreakerCountsPrune, before.as_millis(), false),
+        Prunable::Workers => (PortableSql::WorkerForget, before.as_millis(), false),
+        Prunable::History | Prunable::Keys | Prunable::Ledger => return Ok(Pruned::default()),
+    };
+    let most = count_column(limit);
+    let limited: [&dyn Parameter; 2] = [&before, &most];
+    let parameters = if is_limited { &limited[..] } else { &limited[..1] };
+    let removed = connection.execute(sql, parameters).await?;
+    Ok(Pruned { removed, more: is_limited && removed >= limit as u64 })
+}

@@ -1,1 +1,0 @@
-DELETE FROM workers WHERE last_seen_at < ?1
