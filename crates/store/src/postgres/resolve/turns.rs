@@ -42,8 +42,9 @@ async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
         return Ok(Resolved::default());
     }
     let mut turns = read(writer, &notes).await?;
-    choose(writer, &mut turns).await?;
-    let waiting = hand_over(writer, &mut turns).await?;
+    let holders = holders(writer, &turns).await?;
+    choose(writer, &mut turns, &holders).await?;
+    let waiting = hand_over(writer, &mut turns, &holders).await?;
     write(writer, &turns).await?;
     writer.commit().await?;
     let more = i64::try_from(notes.len()).is_ok_and(|count| count == NOTES);
@@ -78,11 +79,10 @@ async fn read(writer: &Writer, notes: &[Row]) -> Result<KeyTurns, Fault> {
 }
 
 /// Chooses the next task of every key.
-async fn choose(writer: &Writer, turns: &mut KeyTurns) -> Result<(), Fault> {
-    let rows = rows(writer, turns).await?;
+async fn choose(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders) -> Result<(), Fault> {
     let mut open = Vec::new();
     for (key, turn) in turns.iter_mut() {
-        if turn.choose(|id| rows.get(&id).copied()) == TurnChoice::FirstWaiting {
+        if turn.choose(|id| holders.get(&id).map(|holder| holder.row)) == TurnChoice::FirstWaiting {
             open.push(*key);
         }
     }
@@ -99,8 +99,15 @@ async fn choose(writer: &Writer, turns: &mut KeyTurns) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The rows of the tasks that have a turn or may get it back.
-async fn rows(writer: &Writer, turns: &KeyTurns) -> Result<HashMap<Uuid, TurnRow>, Fault> {
+/// The tasks that have a turn or may get it back, as they were read.
+type TurnHolders = HashMap<Uuid, TurnHolder>;
+
+struct TurnHolder {
+    row: TurnRow,
+    version: i64,
+}
+
+async fn holders(writer: &Writer, turns: &KeyTurns) -> Result<TurnHolders, Fault> {
     let mut ids: Vec<Uuid> = turns.values().flat_map(TurnDecision::asks_for).collect();
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -110,18 +117,25 @@ async fn rows(writer: &Writer, turns: &KeyTurns) -> Result<HashMap<Uuid, TurnRow
     let rows = writer.session.query(Sql::TurnHolders, &[&ids]).await?;
     let row = |row: &Row| {
         let (state, attempts): (i16, i32) = (row.get(2), row.get(3));
-        (row.get(0), TurnRow::of_columns(state.into(), attempts.into(), row.get(4)))
+        let holder =
+            TurnHolder { row: TurnRow::of_columns(state.into(), attempts.into(), row.get(4)), version: row.get(5) };
+        (row.get(0), holder)
     };
     Ok(rows.iter().map(row).collect())
 }
 
 /// Takes the turn from the losers and gives it to the winners. Returns where the winners wait.
-async fn hand_over(writer: &Writer, turns: &mut KeyTurns) -> Result<Vec<(i64, i64)>, Fault> {
+///
+/// A loser that changed since it was read keeps its turn: it may have been claimed when the first
+/// waiting task was read, so that it was passed over. Its next note decides again.
+async fn hand_over(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders) -> Result<Vec<(i64, i64)>, Fault> {
     let pending = state_column(State::Pending);
     let mut losers: Vec<Uuid> = turns.values().filter_map(TurnDecision::loser).collect();
     if !losers.is_empty() {
         losers.sort_unstable();
-        let lost = writer.session.query(Sql::TurnTake, &[&losers, &pending]).await?;
+        let version = |loser: &Uuid| holders.get(loser).map_or(0, |holder| holder.version);
+        let versions: Vec<i64> = losers.iter().map(version).collect();
+        let lost = writer.session.query(Sql::TurnTake, &[&losers, &versions, &pending]).await?;
         let lost: HashSet<Uuid> = lost.iter().map(|row| row.get(0)).collect();
         for turn in turns.values_mut().filter(|turn| turn.loser().is_some_and(|loser| !lost.contains(&loser))) {
             turn.keep();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::retry::RetryPolicy;
-use punctual_core::state::{By, Event, transition};
+use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Applied, Claim, Claimant, Store};
 use punctual_core::task::{NewTask, OnDependencyFailure, Task};
 use punctual_core::trail::Actor;
@@ -20,7 +20,11 @@ use punctual_testkit::store::{complete, fail, fail_for_good};
 use tokio::task::JoinSet;
 
 use super::super::PostgresStore;
+use super::super::connection::Session;
+use super::super::row::state_column;
+use super::super::statements::Sql;
 use super::{Fixture, insert, lease, open};
+use crate::columns::number_column;
 
 const NODES: usize = 3;
 const OF_EACH: usize = 30;
@@ -77,6 +81,28 @@ async fn nodes_that_resolve_at_once_give_one_turn_at_a_time() {
     stop.store(true, Ordering::SeqCst);
     nodes.join_all().await;
     fixture.assert_counts().await;
+}
+
+/// A claim may take a task and give it back while the resolver decides. Then the resolver saw it as
+/// waiting, and later passed it over as running: it must not lose its turn to the task behind it.
+#[tokio::test]
+async fn a_task_that_changed_since_it_was_read_keeps_its_turn() {
+    let fixture = Fixture::open().await;
+    let task = insert(&fixture.store, in_queue(0).ordering_key("key")).await;
+    fixture.store.resolve().await.unwrap();
+    let (id, pending) = (task.id.uuid(), state_column(State::Pending));
+    let take = async |version: u64| {
+        let (ids, versions) = (vec![id], vec![number_column(version)]);
+        let take = async |session: &Session| session.query(Sql::TurnTake, &[&ids, &versions, &pending]).await;
+        fixture.store.reads().call(take).await.unwrap().len()
+    };
+    let leased = lease(&fixture.store, &task, 1).await.remove(0);
+    let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
+    let change = transition(&leased.position, Event::GiveBack(START), &by).unwrap();
+    let version = change.version;
+    assert!(matches!(fixture.store.apply(vec![(task.id, change)]).await.unwrap()[0], Applied::Done(_)));
+    assert_eq!(take(task.position.version).await, 0, "it was given back since");
+    assert_eq!(take(version).await, 1, "it has not changed");
 }
 
 fn in_queue(queue: usize) -> TaskBuilder {
