@@ -5,8 +5,8 @@
 //! its table is [`Illegal`], and leaves the task as it is.
 //!
 //! The fencing token of a run is the version its task had when the run began. While a run lasts
-//! nothing else changes the row, except a request to stop. So `version = token` is both the lock
-//! against concurrent change and the fence against a late worker, and it can only grow.
+//! nothing else changes the version, except a request to stop. So `version = token` is both the
+//! lock against concurrent change and the fence against a late worker, and it can only grow.
 
 mod change;
 

@@ -1,10 +1,10 @@
 //! Elects one node to run the leader's loops.
 //!
-//! Every node runs an elector. The leader holds a lease with a term and renews it well before it
-//! expires. A leader that cannot renew stops after two thirds of the lease, by its own monotonic
-//! clock. So it has stopped before another node can start. Its loops write as the holder of the
-//! lease. The store refuses the writes of an older term; a loop that is refused ends, and the
-//! leadership ends with it.
+//! Every node with the role `leader` runs an elector. The leader holds a lease with a term and
+//! renews it well before it expires. A leader that cannot renew stops after two thirds of the
+//! lease, by its own monotonic clock. So it has stopped before another node can start. Its loops
+//! write as the holder of the lease. The store refuses the writes of an older term; a loop that is
+//! refused ends, and the leadership ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;

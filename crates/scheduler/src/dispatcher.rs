@@ -3,9 +3,9 @@
 //! One loop owns the lanes ([`Lanes`](crate::lanes::Lanes)) and four parts with their own state:
 //! pull (polls of workers), push (webhooks), probes (of breakers) and the sweep. A pass takes its
 //! input, launches claims, and handles the first answers. Tasks of pull workers become `RUNNING`;
-//! pushed tasks become `QUEUED` and go to the broker. Claims of different tenants run side by side;
-//! those of one tenant follow each other. If not all can be served at once, [`fairness`] decides
-//! the order.
+//! pushed tasks become `QUEUED` and go to the broker. The claims of different tenants' pull workers
+//! run side by side; those of one tenant follow each other, and one push claim covers all tenants.
+//! If not all can be served at once, [`fairness`] decides the order.
 //!
 //! Invariant: a crash between any two lines loses nothing. The sweep finds tasks that were not
 //! claimed, and the reaper finds those that were claimed and not started.

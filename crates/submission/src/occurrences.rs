@@ -2,7 +2,7 @@
 //! fire, and puts everything into one advance for the store.
 //!
 //! Called by the leader's cron loop, and by the API's `trigger`, `backfill`, `resume` and edits.
-//! Invariant: a schedule is written only by
+//! Invariant: a plan is written only by
 //! [`Schedules::advance`](punctual_core::schedules::Schedules::advance), on the condition that its
 //! revision is still the one that was read. A process that dies after it ended tasks and before
 //! that write has done what the next check would do first.

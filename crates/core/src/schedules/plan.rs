@@ -110,7 +110,7 @@ pub struct Spec {
     pub jitter_millis: u64,
     /// The schedule ends after this many runs.
     pub max_runs: Option<u64>,
-    /// Whether it is paused; then nothing fires.
+    /// Whether it is paused; then it fires only by hand.
     pub paused: bool,
 }
 

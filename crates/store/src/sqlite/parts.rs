@@ -1,7 +1,7 @@
 //! Large calls in parts, so that small calls can pass them.
 //!
 //! `ports` calls it. A part is committed by itself and may fail by itself. Every change is
-//! conditional by itself, so the number of transactions makes no difference. A claim that subtract
+//! conditional by itself, so the number of transactions makes no difference. A claim that took
 //! tasks in one part returns them, whatever becomes of the other parts.
 
 use std::sync::Arc;
