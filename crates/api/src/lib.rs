@@ -39,7 +39,7 @@ pub use operations::Operations;
 pub use state::{Api, ApiConfig, ApiParts};
 
 /// All routes, over `api`.
-pub fn router(api: Api) -> axum::Router {
+pub fn router(api: &Api) -> axum::Router {
     let (routes, document) = openapi::assemble(routes::router()).split_for_parts();
     let routes = routes.merge(openapi::router(&document)).with_state(api.clone());
     middleware::apply(routes, Arc::clone(&api.operations), Some(Arc::clone(&api.admission)))

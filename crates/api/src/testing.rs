@@ -92,7 +92,7 @@ impl World {
             operations: Arc::new(operations),
         };
         let api = Api::new(parts);
-        Self { router: crate::router(api.clone()), api, store, sqlite, clock, shutdown, _directory: directory }
+        Self { router: crate::router(&api), api, store, sqlite, clock, shutdown, _directory: directory }
     }
 
     /// Sends a request with a JSON body, or none.

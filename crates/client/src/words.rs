@@ -1,6 +1,6 @@
 //! Enums of the wire whose variants stand for those of the domain, one for one.
 
-/// Defines such enums, as snake_case in JSON, with conversions in both directions.
+/// Defines such enums, as `snake_case` in JSON, with conversions in both directions.
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident is $core:path { $($(#[$variant_doc:meta])* $variant:ident,)+ })+) => {
         $(

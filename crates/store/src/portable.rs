@@ -1,9 +1,9 @@
 //! Calls that are written once for both databases.
 //!
-//! The ports off the hot path differ in nothing but some statements. Their calls are functions over a
-//! [`Connection`]: the stores' ports call them, inside a job (SQLite) or on a shared connection
-//! (PostgreSQL). A statement of [`PortableSql`] has the same parameters and the same columns in both
-//! databases. Its text is in `sql/portable` if one text serves both, else once for each.
+//! The ports off the hot path differ in nothing but some statements. Their calls are functions over
+//! a [`Connection`]: the stores' ports call them, inside a job (SQLite) or on a shared connection
+//! (PostgreSQL). A statement of [`PortableSql`] has the same parameters and the same columns in
+//! both databases. Its text is in `sql/portable` if one text serves both, else once for each.
 //!
 //! Whatever needs locks, batches or the writer's memory is not here: see each store.
 

@@ -1,5 +1,5 @@
-//! The columns that an advance of a schedule writes. Both stores write them; `portable/schedules.rs`
-//! has the columns of schedules themselves.
+//! The columns that an advance of a schedule writes. Both stores write them;
+//! `portable/schedules.rs` has the columns of schedules themselves.
 
 use punctual_core::ids::TaskId;
 use punctual_core::schedules::{Advance, KeyedTrigger, OccurrenceOutcome, PauseSwitch, Record, origin_code};

@@ -2,8 +2,8 @@
 //!
 //! One thread writes (`writer`), a few read beside it (`reader`), and `ports` turns calls into jobs
 //! for them. Each verb of the store is a file of its own, and each SQL statement a file under
-//! `src/sql/sqlite`. An acknowledged write is on the disk: the log is synced at every commit, before
-//! the answer.
+//! `src/sql/sqlite`. An acknowledged write is on the disk: the log is synced at every commit,
+//! before the answer.
 
 mod apply;
 mod breakers;

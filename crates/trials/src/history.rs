@@ -12,10 +12,10 @@
 //! assert_eq!(recorder.finish(Vec::new()).calls().count(), 1);
 //! ```
 //!
-//! A call that is dropped without an answer is [`CallAnswer::Unknown`]: it may have happened or not,
-//! and the checker allows for both. Stamps come from one clock that never goes back and follows the
-//! wall clock. So they order what happened in this process, and can be compared with the server's
-//! instants to within [`CLOCK_ERROR_MILLIS`].
+//! A call that is dropped without an answer is [`CallAnswer::Unknown`]: it may have happened or
+//! not, and the checker allows for both. Stamps come from one clock that never goes back and
+//! follows the wall clock. So they order what happened in this process, and can be compared with
+//! the server's instants to within [`CLOCK_ERROR_MILLIS`].
 //!
 //! Invariant: a history holds nothing that only the server knows, except its final testimony
 //! ([`Dumped`], [`Scheduled`]). What the trial saw in the database ([`Witness`]) is there to check

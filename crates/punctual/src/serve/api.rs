@@ -32,7 +32,7 @@ pub fn start(
     listener: TcpListener,
 ) {
     let api = api(parts, Arc::clone(operations), polls);
-    serve(groups, "api", punctual_api::router(api.clone()), parts, listener);
+    serve(groups, "api", punctual_api::router(&api), parts, listener);
     groups.http.spawn("presence", |stop| PresenceFlusher::new(api).run(stop));
 }
 

@@ -74,7 +74,8 @@ pub(crate) async fn over<C: Connection>(
 }
 
 /// Changes a breaker by an event. The write names what was read: if another node was faster, the
-/// event is judged again by what that node wrote. (On SQLite there is one writer, which always wins.)
+/// event is judged again by what that node wrote. (On SQLite there is one writer, which always
+/// wins.)
 pub(crate) async fn change<C: Connection>(
     connection: &mut C,
     key: &BreakerKey,

@@ -269,8 +269,8 @@ fn occurrence<R: Row>(row: &R) -> Result<Occurrence, Corrupt> {
         origin: origin_from_code(row.get(1)?).ok_or_else(|| unreadable("origin"))?,
         outcome,
         reason: row.get(3)?,
-        // The record of an occurrence that waits has the key of its trigger and the id that its task
-        // will have there.
+        // The record of an occurrence that waits has the key of its trigger and the id that its
+        // task will have there.
         detail: detail.filter(|_| outcome != OccurrenceOutcome::Buffered),
         task: task.filter(|_| outcome == OccurrenceOutcome::Fired).map(TaskId::from_uuid),
         covers,

@@ -28,8 +28,8 @@ use crate::write_queue::Weight;
 const TASK_BYTES: usize = 512;
 
 /// How often a round is made, and the pause in between, if a claim of the last owner is still under
-/// way in a partition that the node is to take. Such a claim lasts for milliseconds, unless its node
-/// is frozen.
+/// way in a partition that the node is to take. Such a claim lasts for milliseconds, unless its
+/// node is frozen.
 const ROUNDS_MAX: usize = 5;
 const ROUND_PAUSE: Duration = Duration::from_millis(20);
 

@@ -1,11 +1,11 @@
 //! Pruning in small steps.
 //!
-//! The walks differ from SQLite's because the tables do: the history here is partitioned by month. A
-//! month that is past is dropped as a whole. Row by row, a walk removes only rows of the current
-//! month, if they are kept for less than that, and rows that are in no month. So with weeks or months
-//! to keep, hardly any row is ever deleted. Neither table has an index by time: a walk reads the rows
-//! of a month by id, the oldest first, and the keys block by block. A step continues where the last
-//! one ended; after a restart a walk begins again.
+//! The walks differ from SQLite's because the tables do: the history here is partitioned by month.
+//! A month that is past is dropped as a whole. Row by row, a walk removes only rows of the current
+//! month, if they are kept for less than that, and rows that are in no month. So with weeks or
+//! months to keep, hardly any row is ever deleted. Neither table has an index by time: a walk reads
+//! the rows of a month by id, the oldest first, and the keys block by block. A step continues where
+//! the last one ended; after a restart a walk begins again.
 
 use async_trait::async_trait;
 use punctual_core::store::StoreError;
@@ -30,8 +30,8 @@ const STEP_ROWS: i64 = 2_000;
 /// The number of blocks of keys that a step reads.
 const STEP_BLOCKS: u32 = 32;
 
-/// How far the clock that made an id may have been ahead of the database's. If it was further ahead,
-/// the row stays until its month is past.
+/// How far the clock that made an id may have been ahead of the database's. If it was further
+/// ahead, the row stays until its month is past.
 const SKEW_MILLIS: i64 = 24 * 3_600_000;
 
 /// Where the walks continue.
@@ -156,8 +156,8 @@ impl PostgresStore {
         self.reads().call(walk).await
     }
 
-    /// Removes the rows that are over. Returns where the next step continues, and how many rows were
-    /// removed.
+    /// Removes the rows that are over. Returns where the next step continues, and how many rows
+    /// were removed.
     async fn remove(&self, rows: &[Row], before: Timestamp, limit: usize) -> Result<(Option<Uuid>, u64), StoreError> {
         let (mut ids, mut instants): (Vec<Uuid>, Vec<i64>) = (Vec::new(), Vec::new());
         let mut read = 0;

@@ -200,7 +200,7 @@ impl Standby {
     }
 }
 
-/// StandbyProblem the standby must not be asked.
+/// Why the standby must not be asked.
 #[derive(Debug)]
 pub(crate) enum StandbyProblem {
     Away(String),

@@ -26,14 +26,14 @@ const MONTHS_AHEAD: i32 = 3;
 /// it.
 const SHORT_WAITS: &str = "SET lock_timeout = '200ms'";
 
-/// How often the lock is asked for, and the pause in between: mostly the leader itself holds it, for
-/// another change.
+/// How often the lock is asked for, and the pause in between: mostly the leader itself holds it,
+/// for another change.
 const LOCK_TRIES: usize = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 impl PostgresStore {
-    /// Makes the partitions of the history for the next months and merges the counts of writers that
-    /// are gone. Returns how many partitions were made.
+    /// Makes the partitions of the history for the next months and merges the counts of writers
+    /// that are gone. Returns how many partitions were made.
     pub async fn upkeep(&self, now: Timestamp) -> Result<u32, StoreError> {
         upkeep(self.address(), now).await.map_err(|fault| fault.to_store_error())
     }
@@ -66,8 +66,8 @@ pub(crate) async fn months(session: &Session) -> Result<Vec<Month>, Fault> {
 }
 
 /// Removes months, each in a transaction of its own. (PostgreSQL does not detach concurrently where
-/// there is a partition for the rest.) A month that is being read, as by a backup for hours, stays for
-/// now.
+/// there is a partition for the rest.) A month that is being read, as by a backup for hours, stays
+/// for now.
 pub(crate) async fn remove_months(address: &Address, months: &[Month]) -> Result<(), Fault> {
     let Some(session) = lock(address).await? else { return Ok(()) };
     for Month { name, .. } in months {

@@ -36,7 +36,7 @@ fn query(session: &mut Session<'_>, sql: PortableSql, parameters: &[&dyn Paramet
 
 /// The rows of a statement that runs.
 pub(super) fn rows_of(mut rows: Rows<'_>) -> Result<Vec<Vec<Value>>, Fault> {
-    let columns = rows.as_ref().map_or(0, |statement| statement.column_count());
+    let columns = rows.as_ref().map_or(0, rusqlite::Statement::column_count);
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push((0..columns).map(|column| row.get(column)).collect::<Result<_, _>>()?);
@@ -48,8 +48,8 @@ fn execute(session: &mut Session<'_>, sql: PortableSql, parameters: &[&dyn Param
     Ok(bound(session, sql, parameters)?.raw_execute()? as u64)
 }
 
-/// The statement with its parameters. A parameter is found by the number in its name (`?2` or `$2`):
-/// SQLite itself numbers `$2` by where it stands in the text.
+/// The statement with its parameters. A parameter is found by the number in its name (`?2` or
+/// `$2`): SQLite itself numbers `$2` by where it stands in the text.
 fn bound<'s, 'c>(
     session: &'s mut Session<'c>,
     sql: PortableSql,

@@ -3,8 +3,8 @@
 //! The walks differ from PostgreSQL's because the tables do: the history here is one table, by the
 //! number of its tasks, and has no index by time. A task that finished before an instant was
 //! submitted before it, so a walk in the order of submission ends where all tasks are younger. Keys
-//! are read in their order. A step continues where the last one ended; after a restart a walk begins
-//! again.
+//! are read in their order. A step continues where the last one ended; after a restart a walk
+//! begins again.
 
 use async_trait::async_trait;
 use punctual_core::forecast::Minute;
@@ -171,8 +171,8 @@ fn past_tasks(
     Ok(past)
 }
 
-/// Removes tasks with their bodies and ids. Returns how many. A task that was re-driven meanwhile is
-/// no longer in the history.
+/// Removes tasks with their bodies and ids. Returns how many. A task that was re-driven meanwhile
+/// is no longer in the history.
 fn remove(session: &mut Session<'_>, before: Timestamp, tasks: &[i64], quarantined: &[i64]) -> Result<u64, Fault> {
     let mut removed = 0;
     for (sql, numbers) in [(Sql::HistoryRemove, tasks), (Sql::QuarantineRemove, quarantined)] {

@@ -148,8 +148,8 @@ pub async fn apply_leaves_the_hold_of_a_run_asked_to_stop(factory: &dyn StoreFac
     }
 }
 
-/// A task that waits now is returned with its lane and due instant; one that does not wait is returned
-/// without.
+/// A task that waits now is returned with its lane and due instant; one that does not wait is
+/// returned without.
 pub async fn apply_tells_where_a_waiting_task_waits(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let run = |queue: &'static str| fixture.running(task().queue(queue));

@@ -131,8 +131,8 @@ fn no_more_keys_are_counted_than_there_is_room_for() {
 }
 
 proptest! {
-    /// In whichever order counts are reported, and whether an answer was lost or not: what a store has in
-    /// the end are the runs of the window.
+    /// In whichever order counts are reported, and whether an answer was lost or not: what a store
+    /// has in the end are the runs of the window.
     #[test]
     fn the_reported_counts_are_those_counted(
         steps in prop::collection::vec((0_i64..90, 0_usize..3, 0_u64..3, 0_u64..2, any::<bool>()), 1..60),

@@ -28,7 +28,7 @@ const BATCH_ROWS_MAX: i64 = 500;
 /// … and about how many bytes they have.
 const BATCH_BYTES_MAX: i64 = 16 << 20;
 
-/// InboxRows rows to take.
+/// Rows of the inbox to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InboxRows {
     /// The rows of a transaction.
