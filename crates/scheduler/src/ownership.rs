@@ -159,10 +159,6 @@ impl OwnedPartitions {
             let known = state.terms.get(&row.partition).filter(|known| known.term == row.term);
             TermRecord { term: row.term, since: known.map_or(now, |known| known.since.min(now)) }
         };
-        debug_assert!(
-            owned.iter().all(|row| state.terms.get(&row.partition).is_none_or(|known| known.term <= row.term)),
-            "the terms of a partition only grow"
-        );
         let terms: HashMap<Partition, TermRecord> = owned.iter().map(|row| (row.partition, term(row))).collect();
         let is_same = |(partition, term): &(&Partition, &TermRecord)| {
             !state.is_over && state.terms.get(partition).is_some_and(|known| known.term == term.term)
