@@ -188,8 +188,8 @@ fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
     assert_eq!(step(&at(State::Running), Event::Fail(asked)).due_at, Some(NOW.plus_millis(7)));
 }
 
-/// What no other attempt would mend, what kills its workers, and what is to be run once only, are
-/// dead letters as ever.
+/// A task becomes a dead letter if no attempt can help, if it kills its workers, or if it may run
+/// only once.
 #[test]
 fn a_breaker_spares_only_what_another_attempt_could_mend() {
     let fail = |position: Position, failure: Failure<'static>| step(&position, Event::Fail(failure));

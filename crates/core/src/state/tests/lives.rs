@@ -93,8 +93,8 @@ fn events() -> impl Strategy<Value = Event<'static>> {
     ]
 }
 
-/// The attempts that a trail tells of: claims since the last re-drive, but for those that were
-/// given back or not counted.
+/// The attempts in a trail: claims since the last re-drive, without those that were given back or
+/// not counted.
 fn counted(entries: &[Entry<'_>]) -> u32 {
     entries.iter().fold(0, |counted, entry| match entry.step {
         Step::Redriven => 0,
