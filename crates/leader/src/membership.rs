@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 /// How far this node's wall clock is ahead of the store's at the moment, in milliseconds.
 pub type Skew = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// The longest pause after a failure. It is short, so that a leader that reaches the store again
-/// does not take this node for dead.
+/// The longest pause after a failure. It is short: a leader that reaches the store again must not
+/// count this node as dead.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How steadily this node's own presence was recorded. A node that was cut off must not declare
@@ -186,7 +186,7 @@ mod tests {
         let own = OwnPresence::new(LEASE, RENEWAL);
         record_for(&own, 4).await;
         tokio::time::advance(RENEWAL).await;
-        assert!(!own.is_steady(), "it is out of sight");
+        assert!(!own.is_steady(), "its last record is too old");
         record_for(&own, 1).await;
         assert!(!own.is_steady(), "the others may not be back yet");
         record_for(&own, 2).await;

@@ -169,7 +169,7 @@ impl Reaper {
             let unit = if task.body.timeout_millis == 1_000 { "second" } else { "seconds" };
             (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} {unit}"))
         } else {
-            (FailedHow::Lost, "worker_lost", format!("{} was not heard of any more", hold.worker))
+            (FailedHow::Lost, "worker_lost", format!("{} has stopped reporting", hold.worker))
         };
         // A task may well kill the pull worker that runs it. A node only calls its target.
         let poison_after = if hold.node.is_none() { self.config.poison_after } else { 0 };

@@ -1,4 +1,4 @@
-//! The leader's loops on the real embedded store, with a clock that is moved by hand.
+//! The leader's loops on the real embedded store, with a manual clock.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod it {
@@ -82,7 +82,7 @@ impl Harness {
         self.store.get(TENANT, vec![id]).await.unwrap().remove(0).unwrap()
     }
 
-    /// The lease as somebody holds it now; whoever held it before is pushed out.
+    /// Takes the lease for `node`, away from any other holder.
     async fn lead(&self, node: NodeId) -> LeaderLease {
         if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.holder != node) {
             self.store.release(&held).await.unwrap();
@@ -94,15 +94,15 @@ impl Harness {
         self.reaper.run_once(&self.lead(NODE).await).await.unwrap().unwrap()
     }
 
-    async fn saw(&self, node: NodeId) {
-        self.store.record_node(sighting(node)).await.unwrap();
+    async fn record_presence(&self, node: NodeId) {
+        self.store.record_node(node_presence(node)).await.unwrap();
         if let Some(presence) = self.presence.as_ref().filter(|_| node == NODE) {
             presence.recorded();
         }
     }
 }
 
-fn sighting(id: NodeId) -> NodePresence {
+fn node_presence(id: NodeId) -> NodePresence {
     NodePresence {
         id,
         name: "a".into(),
@@ -124,7 +124,7 @@ fn last_error(task: &Task) -> String {
 }
 
 #[tokio::test]
-async fn a_lost_worker_costs_an_attempt_and_the_third_makes_poison() {
+async fn the_third_lost_worker_makes_a_task_poison() {
     let harness = Harness::new(true);
     let task = harness.submit(task()).await;
     for lost in 1..=3 {
@@ -146,7 +146,7 @@ async fn a_lost_worker_costs_an_attempt_and_the_third_makes_poison() {
     }
 }
 
-/// It may well be the task that kills them, whatever else is broken.
+/// The task itself may kill its workers, whatever the breaker is open for.
 #[tokio::test]
 async fn a_worker_lost_under_a_breaker_counts_only_as_poison() {
     let harness = Harness::new(true);
@@ -188,7 +188,7 @@ async fn a_worker_lost_under_a_breaker_counts_only_as_poison() {
 }
 
 #[tokio::test]
-async fn a_run_past_its_timeout_is_timed_out_and_is_no_poison() {
+async fn a_timed_out_run_does_not_count_as_poison() {
     let harness = Harness::new(true);
     let task = harness.submit(task().timeout_millis(5_000)).await;
     for _ in 0..3 {
@@ -203,7 +203,7 @@ async fn a_run_past_its_timeout_is_timed_out_and_is_no_poison() {
 
 #[tokio::test]
 async fn a_late_webhook_reports_its_timeout_without_the_grace() {
-    for (timeout_millis, told) in [(5_500_u32, "5.5 seconds"), (1_000, "1 second")] {
+    for (timeout_millis, shown) in [(5_500_u32, "5.5 seconds"), (1_000, "1 second")] {
         let harness = Harness::new(true);
         let task = harness.submit(task().push("http://x.example:80").timeout_millis(u64::from(timeout_millis))).await;
         let claimant = Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
@@ -212,10 +212,10 @@ async fn a_late_webhook_reports_its_timeout_without_the_grace() {
             Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
         harness.store.start(vec![start]).await.unwrap();
         harness.clock.advance_millis(i64::from(timeout_millis) + 9_999);
-        assert_eq!(harness.reap().await, Report::default(), "its node may still tell what came of it");
+        assert_eq!(harness.reap().await, Report::default(), "its node may still settle it");
         harness.clock.advance_millis(1);
         assert_eq!(harness.reap().await.reaped, 1);
-        assert_eq!(last_message(&harness.task(task.id).await), format!("the run did not end within {told}"));
+        assert_eq!(last_message(&harness.task(task.id).await), format!("the run did not end within {shown}"));
     }
 }
 
@@ -256,15 +256,15 @@ async fn a_cancelled_run_whose_worker_is_lost_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_node_alone_removes_silent_nodes_at_once_others_later() {
+async fn only_an_embedded_store_drops_silent_nodes_at_once() {
     for (alone, removed) in [(true, 1), (false, 0)] {
         let harness = Harness::new(alone);
-        harness.saw(NODE).await;
-        harness.saw(DEAD).await;
+        harness.record_presence(NODE).await;
+        harness.record_presence(DEAD).await;
         assert_eq!(harness.reap().await.removed_nodes, removed);
-        harness.saw(DEAD).await;
+        harness.record_presence(DEAD).await;
         harness.clock.advance_millis(60_001);
-        harness.saw(NODE).await;
+        harness.record_presence(NODE).await;
         assert_eq!(harness.reap().await.removed_nodes, 1);
         assert_eq!(harness.reap().await.removed_nodes, 0);
     }
@@ -273,60 +273,60 @@ async fn a_node_alone_removes_silent_nodes_at_once_others_later() {
 #[tokio::test]
 async fn a_node_without_steady_presence_removes_no_other() {
     let harness = Harness::new(false);
-    harness.saw(DEAD).await;
+    harness.record_presence(DEAD).await;
     harness.clock.advance_millis(60_001);
     assert_eq!(harness.reap().await, Report::default());
-    harness.saw(NODE).await;
+    harness.record_presence(NODE).await;
     assert_eq!(harness.reap().await.removed_nodes, 1);
 }
 
 #[tokio::test]
-async fn a_leader_of_the_past_takes_nothing_back_and_ends_by_itself() {
+async fn a_former_leader_takes_nothing_back() {
     let harness = Harness::new(false);
     let task = harness.submit(task()).await;
     harness.lease(task.lane.id).await;
-    harness.saw(DEAD).await;
-    harness.saw(NODE).await;
+    harness.record_presence(DEAD).await;
+    harness.record_presence(NODE).await;
     let past = harness.lead(NODE).await;
     let present = harness.lead(DEAD).await;
     assert!(present.term > past.term);
     harness.clock.advance_millis(60_001);
-    harness.saw(NODE).await;
+    harness.record_presence(NODE).await;
     let before = harness.task(task.id).await;
     assert_eq!(harness.reaper.run_once(&past).await.unwrap(), None);
-    // It does not wait to be told.
+    // It ends without a cancellation.
     harness.reaper.run(&past, CancellationToken::new()).await;
     assert_eq!(harness.task(task.id).await.position, before.position);
-    assert_eq!(harness.store.nodes().await.unwrap().len(), 2, "nor is anybody buried");
+    assert_eq!(harness.store.nodes().await.unwrap().len(), 2, "it removes no node");
     assert_eq!(harness.reaper.run_once(&present).await.unwrap().unwrap().reaped, 1);
 }
 
 #[tokio::test]
-async fn the_loops_get_the_lease_and_their_end_ends_the_leadership() {
+async fn leadership_ends_with_the_leaders_loops() {
     let harness = Harness::new(true);
     let config = elector::Config { lease: Duration::from_secs(30), renewal: Duration::from_millis(20) };
     let elector = Elector::new(Arc::clone(&harness.store) as _, NODE, config);
-    let (told, mut leases) = mpsc::unbounded_channel();
+    let (sender, mut leases) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let lead = move |lease: LeaderLease, _: CancellationToken| {
-        // Ends at once, as whoever hears that somebody else leads.
-        told.send(lease).unwrap();
+        // Ends at once, as a loop does that the store has refused.
+        sender.send(lease).unwrap();
         std::future::ready(())
     };
     let running = tokio::spawn(elector.run(lead, stop.clone()));
     let (first, second) = (leases.recv().await.unwrap(), leases.recv().await.unwrap());
     assert_eq!((first.name.as_str(), first.holder), (LEADER, NODE));
-    assert!(second.term > first.term, "it was given up in between");
+    assert!(second.term > first.term, "the lease was released in between");
     stop.cancel();
     running.await.unwrap();
     assert_eq!(harness.store.holder(LEADER).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
+async fn a_node_records_its_presence_with_its_clock_skew() {
     let harness = Harness::new(false);
     let skew = Arc::new(|| -250);
-    let me = sighting(NODE);
+    let me = node_presence(NODE);
     let presence = Arc::new(OwnPresence::new(Duration::ZERO, Duration::from_hours(1)));
     let often = Duration::from_millis(10);
     let membership = Membership::new(Arc::clone(&harness.store) as _, me.clone(), skew, often, Arc::clone(&presence));
@@ -334,7 +334,7 @@ async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
     let running = tokio::spawn(membership.run(stop.clone()));
     let seen = |last_seen_at| NodePresence { skew_millis: -250, last_seen_at, ..me.clone() };
     for later in [START, at(5_000)] {
-        eventually("it is seen", Duration::from_secs(10), async || {
+        eventually("its presence is recorded", Duration::from_secs(10), async || {
             let nodes = harness.store.nodes().await.unwrap();
             if nodes == [seen(later)] { Ok(()) } else { Err(format!("{nodes:?}")) }
         })

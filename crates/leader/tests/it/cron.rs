@@ -1,4 +1,4 @@
-//! The cron loop on the real embedded store, with a clock that is moved by hand.
+//! The cron loop on the real embedded store, with a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,10 +40,10 @@ struct Harness {
 
 impl Harness {
     fn new() -> Self {
-        Self::looking_every(Duration::from_secs(1))
+        Self::with_interval(Duration::from_secs(1))
     }
 
-    fn looking_every(interval: Duration) -> Self {
+    fn with_interval(interval: Duration) -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
@@ -104,26 +104,26 @@ impl Harness {
         self.store.acquire(LEADER, node, 1_000_000_000).await.unwrap().unwrap()
     }
 
-    /// Lets time pass, and has the loop look once.
+    /// Lets time pass, and runs one pass of the loop.
     async fn pass(&self, millis: i64) -> Report {
         self.clock.advance_millis(millis);
         self.cron.run_once(&self.lead(NODE).await).await.unwrap().unwrap()
     }
 
-    /// What became of the instants, the oldest first: minutes from the start, outcome and reason.
-    async fn told(&self, id: ScheduleId) -> Vec<(i64, OccurrenceOutcome, String)> {
-        let mut told = self.store.occurrences(id, None, 10_000).await.unwrap();
-        told.reverse();
-        told.into_iter().map(|one| (one.instant.millis_since(START) / MINUTE, one.outcome, one.reason)).collect()
+    /// The occurrences, oldest first: minutes from the start, outcome and reason.
+    async fn occurrences(&self, id: ScheduleId) -> Vec<(i64, OccurrenceOutcome, String)> {
+        let mut records = self.store.occurrences(id, None, 10_000).await.unwrap();
+        records.reverse();
+        records.into_iter().map(|one| (one.instant.millis_since(START) / MINUTE, one.outcome, one.reason)).collect()
     }
 
     async fn outcomes(&self, id: ScheduleId) -> Vec<OccurrenceOutcome> {
-        self.told(id).await.into_iter().map(|(_, outcome, _)| outcome).collect()
+        self.occurrences(id).await.into_iter().map(|(_, outcome, _)| outcome).collect()
     }
 
     async fn tasks(&self, id: ScheduleId) -> Vec<Task> {
-        let told = self.store.occurrences(id, None, 10_000).await.unwrap();
-        let ids: Vec<TaskId> = told.into_iter().rev().filter_map(|one| one.task).collect();
+        let records = self.store.occurrences(id, None, 10_000).await.unwrap();
+        let ids: Vec<TaskId> = records.into_iter().rev().filter_map(|one| one.task).collect();
         Store::get(&*self.store, TENANT, ids).await.unwrap().into_iter().flatten().collect()
     }
 
@@ -137,7 +137,7 @@ impl Harness {
         self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0)
     }
 
-    /// Begins the first task of a schedule that waits.
+    /// Starts the first waiting task of a schedule.
     async fn begin_first(&self, id: ScheduleId) -> Task {
         let waiting = self.tasks(id).await.into_iter().find(|task| task.state() == State::Pending).expect("one waits");
         self.begin(waiting.lane.id).await
@@ -187,7 +187,7 @@ async fn nothing_fires_early_and_everything_fires_once() {
     assert!(tasks.iter().all(|task| task.body.schedule_id == Some(id)));
     let schedule = harness.read(id).await;
     assert_eq!((schedule.progress.run_count, schedule.progress.last_run_at), (5, Some(at(5 * MINUTE))));
-    assert_eq!(schedule.version, 1, "a run is no edit");
+    assert_eq!(schedule.version, 1, "a run does not change the version");
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn skip_leaves_out_instants_while_the_previous_is_live() {
 }
 
 #[tokio::test]
-async fn buffer_one_keeps_one_for_afterwards() {
+async fn buffer_one_keeps_one_instant_for_later() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::BufferOne).await;
     harness.pass(MINUTE).await;
@@ -214,16 +214,16 @@ async fn buffer_one_keeps_one_for_afterwards() {
     harness.pass(MINUTE).await;
     assert_eq!(harness.outcomes(id).await, [Fired, Buffered, Skipped]);
     assert!(harness.complete(&first).await);
-    assert_eq!(harness.pass(1_000).await.fired, 1, "as soon as the previous has ended");
+    assert_eq!(harness.pass(1_000).await.fired, 1, "as soon as the previous task has finished");
     assert_eq!(harness.outcomes(id).await, [Fired, Fired, Skipped]);
     assert_eq!(harness.states(id).await, [State::Completed, State::Pending]);
-    // It waits for instants again.
+    // The next check is at the next instant again.
     let next = harness.read(id).await.progress;
     assert_eq!((next.next_check_at, next.next_run_at), (Some(at(4 * MINUTE)), Some(at(4 * MINUTE))));
 }
 
 #[tokio::test]
-async fn buffer_all_runs_them_one_at_a_time_in_order() {
+async fn buffer_all_runs_one_task_at_a_time_in_order() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
     for _ in 0..4 {
@@ -237,14 +237,14 @@ async fn buffer_all_runs_them_one_at_a_time_in_order() {
         assert!(harness.complete(&running).await);
         assert_eq!(harness.pass(1).await.fired, usize::from(done < 4));
     }
-    let instants: Vec<i64> = harness.told(id).await.into_iter().map(|(minute, ..)| minute).collect();
+    let instants: Vec<i64> = harness.occurrences(id).await.into_iter().map(|(minute, ..)| minute).collect();
     assert_eq!(instants, [1, 2, 3, 4]);
     let order: Vec<Timestamp> = harness.tasks(id).await.iter().map(|task| task.created_at).collect();
     assert!(order.is_sorted());
 }
 
 #[tokio::test]
-async fn cancel_other_asks_the_running_one_to_stop_and_waits_for_it() {
+async fn cancel_other_waits_for_the_running_task_to_stop() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::CancelOther).await;
     harness.pass(MINUTE).await;
@@ -254,23 +254,23 @@ async fn cancel_other_asks_the_running_one_to_stop_and_waits_for_it() {
     let asked = harness.tasks(id).await.remove(0);
     assert!(asked.position.cancel_requested && asked.state() == State::Running);
     assert_eq!(harness.pass(1).await.fired, 0, "it still runs");
-    assert!(!harness.complete(&first).await, "what it was before it was asked");
+    assert!(!harness.complete(&first).await, "its token is from before the request to stop");
     assert!(harness.complete(&asked).await);
     assert_eq!(harness.pass(1).await.fired, 1);
     assert_eq!(harness.states(id).await, [State::Cancelled, State::Pending]);
-    // One that waits for nobody is simply replaced.
+    // A task that no worker has is replaced at once.
     harness.pass(MINUTE).await;
     assert_eq!(harness.pass(1).await.fired, 1);
     assert_eq!(harness.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
 }
 
 #[tokio::test]
-async fn terminate_other_ends_the_run_whatever_its_worker_reports() {
+async fn terminate_other_ends_the_run_at_once() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
     harness.pass(MINUTE).await;
     let first = harness.begin_first(id).await;
-    assert_eq!(harness.pass(MINUTE).await.fired, 1, "now, and not when the worker has noticed");
+    assert_eq!(harness.pass(MINUTE).await.fired, 1, "it does not wait for the worker");
     assert_eq!(harness.states(id).await, [State::Cancelled, State::Pending]);
     assert!(!harness.complete(&first).await);
     harness.pass(MINUTE).await;
@@ -282,7 +282,7 @@ async fn terminate_other_ends_the_run_whatever_its_worker_reports() {
 }
 
 #[tokio::test]
-async fn allow_all_runs_them_side_by_side() {
+async fn allow_all_makes_a_task_for_every_instant() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::AllowAll).await;
     for _ in 0..3 {
@@ -292,7 +292,7 @@ async fn allow_all_runs_them_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_clock_in_the_year_2200_is_caught_up_with_in_bounded_steps() {
+async fn a_clock_jump_to_2200_is_caught_up_in_bounded_steps() {
     let harness = Harness::new();
     let id = harness
         .schedule("s", |definition| {
@@ -307,10 +307,10 @@ async fn a_clock_in_the_year_2200_is_caught_up_with_in_bounded_steps() {
     while report.more {
         report = harness.pass(0).await;
         rounds += 1;
-        assert!(rounds < 50, "there is no end");
+        assert!(rounds < 50, "the catch-up does not end");
     }
-    let told = harness.store.occurrences(id, None, 100_000).await.unwrap();
-    assert!(told.len() <= 8 * PLAN_MAX, "{}", told.len());
+    let records = harness.store.occurrences(id, None, 100_000).await.unwrap();
+    assert!(records.len() <= 8 * PLAN_MAX, "{}", records.len());
     assert!((2_999..=3_001).contains(&harness.tasks(id).await.len()));
     let schedule = harness.read(id).await;
     assert!(schedule.progress.missed_count > 10_000);
@@ -318,7 +318,7 @@ async fn a_clock_in_the_year_2200_is_caught_up_with_in_bounded_steps() {
 }
 
 #[tokio::test]
-async fn a_leader_of_the_past_fires_nothing() {
+async fn a_former_leader_fires_nothing() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
     harness.pass(MINUTE).await;
@@ -329,7 +329,7 @@ async fn a_leader_of_the_past_fires_nothing() {
     assert_eq!(harness.cron.run_once(&past).await.unwrap(), None);
     assert_eq!(harness.states(id).await, [State::Running], "it ends no task either");
     assert!(harness.complete(&running).await);
-    assert_eq!(harness.pass(0).await.fired, 1, "whoever leads does");
+    assert_eq!(harness.pass(0).await.fired, 1, "the leader fires it");
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn two_leaders_at_once_fire_an_instant_once() {
     let lease = harness.lead(NODE).await;
     for _ in 0..5 {
         harness.clock.advance_millis(MINUTE);
-        // The same lease: the term does not tell them apart, the revision does.
+        // The same lease: the term does not distinguish them, the revision does.
         let (one, two) = tokio::join!(harness.cron.run_once(&lease), harness.cron.run_once(&lease));
         assert_eq!(one.unwrap().unwrap().fired + two.unwrap().unwrap().fired, ids.len());
     }
@@ -370,16 +370,16 @@ async fn an_edit_and_an_advance_exclude_each_other() {
     edited.progress.next_check_at = Some(EVERY_PASS);
     assert_eq!(Schedules::replace(&*harness.store, edited).await.unwrap(), Replaced::Done);
     assert_eq!(harness.pass(MINUTE).await.fired, 0, "the edit was first");
-    assert_eq!(harness.read(id).await.progress.next_check_at, Some(at(90 * MINUTE)), "a look puts it right");
+    assert_eq!(harness.read(id).await.progress.next_check_at, Some(at(90 * MINUTE)), "the pass sets the next check");
 }
 
 #[tokio::test]
-async fn a_failure_pauses_a_schedule_that_says_so() {
+async fn pause_on_failure_pauses_the_schedule() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.pause_on_failure = true).await;
-    let deaf = harness.schedule("deaf", |_| {}).await;
+    let other = harness.schedule("other", |_| {}).await;
     harness.pass(MINUTE).await;
-    for id in [id, deaf] {
+    for id in [id, other] {
         let running = harness.begin_first(id).await;
         assert!(harness.fail(&running).await);
     }
@@ -389,11 +389,11 @@ async fn a_failure_pauses_a_schedule_that_says_so() {
     let failed = harness.tasks(id).await.remove(0);
     let reason = paused.pause.as_ref().and_then(|pause| pause.reason.clone()).expect("a reason");
     assert!(reason.contains(&failed.id.to_string()) && reason.contains("DEAD_LETTERED"), "{reason}");
-    assert_eq!((paused.version, harness.read(deaf).await.pause), (2, None));
+    assert_eq!((paused.version, harness.read(other).await.pause), (2, None));
     harness.pass(5 * MINUTE).await;
     assert_eq!(harness.outcomes(id).await, [Fired], "nothing fires while it is paused");
-    assert_eq!(harness.outcomes(deaf).await.len(), 6);
-    // Resumed by hand, it is not paused again by the same failure.
+    assert_eq!(harness.outcomes(other).await.len(), 6);
+    // Once it is resumed, the same failure does not pause it again.
     let mut resumed = paused;
     resumed.set_pause(None);
     resumed.progress.next_check_at = resumed.next_check_at(true);
@@ -403,19 +403,19 @@ async fn a_failure_pauses_a_schedule_that_says_so() {
 }
 
 #[tokio::test]
-async fn a_task_that_cannot_be_made_is_a_record_with_its_reason() {
+async fn an_invalid_task_is_recorded_as_skipped() {
     let harness = Harness::new();
     let id = harness.schedule("s", |definition| definition.task = json(r#"{"type":""}"#)).await;
     harness.pass(MINUTE).await;
-    assert_eq!(harness.told(id).await, [(1, Skipped, "task_refused".to_owned())]);
+    assert_eq!(harness.occurrences(id).await, [(1, Skipped, "task_refused".to_owned())]);
     let progress = harness.read(id).await.progress;
     assert_eq!((progress.run_count, progress.skipped_count, progress.next_run_at), (0, 1, Some(at(2 * MINUTE))));
-    let told = harness.store.occurrences(id, None, 1).await.unwrap().remove(0);
-    assert!(told.detail.unwrap().contains("type: must be 1 to 255"));
+    let record = harness.store.occurrences(id, None, 1).await.unwrap().remove(0);
+    assert!(record.detail.unwrap().contains("type: must be 1 to 255"));
 }
 
 #[tokio::test]
-async fn it_ends_after_its_last_run() {
+async fn a_schedule_ends_after_its_last_run() {
     let harness = Harness::new();
     let id = harness
         .schedule("s", |definition| {
@@ -432,14 +432,14 @@ async fn it_ends_after_its_last_run() {
 }
 
 #[tokio::test]
-async fn many_more_than_a_page_fire_in_one_pass() {
+async fn one_pass_fires_more_than_a_page_of_schedules() {
     let harness = Harness::new();
     let ids = futures(&harness, 250).await;
     assert_eq!(harness.pass(MINUTE).await.fired, ids.len());
 }
 
 #[tokio::test]
-async fn it_runs_until_its_shutdown_and_new_schedules_wake_it() {
+async fn a_written_schedule_wakes_the_loop() {
     let harness = Harness::new();
     let (lease, stop) = (harness.lead(NODE).await, CancellationToken::new());
     let (cron, token) = (Arc::clone(&harness.cron), stop.clone());
@@ -448,8 +448,8 @@ async fn it_runs_until_its_shutdown_and_new_schedules_wake_it() {
     harness.clock.advance_millis(MINUTE);
     harness.waker.schedule_written();
     eventually("it fires", Duration::from_secs(20), async || {
-        let told = harness.told(id).await;
-        if told.is_empty() { Err("nothing yet".to_owned()) } else { Ok(()) }
+        let records = harness.occurrences(id).await;
+        if records.is_empty() { Err("nothing yet".to_owned()) } else { Ok(()) }
     })
     .await;
     stop.cancel();
@@ -457,8 +457,8 @@ async fn it_runs_until_its_shutdown_and_new_schedules_wake_it() {
 }
 
 #[tokio::test]
-async fn a_finished_task_wakes_it_while_a_schedule_waits() {
-    let harness = Harness::looking_every(Duration::from_hours(1));
+async fn a_finished_task_wakes_the_loop_if_a_schedule_waits() {
+    let harness = Harness::with_interval(Duration::from_hours(1));
     let id = harness.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
     harness.pass(MINUTE).await;
     let running = harness.begin_first(id).await;
@@ -466,12 +466,12 @@ async fn a_finished_task_wakes_it_while_a_schedule_waits() {
     assert_eq!(harness.outcomes(id).await, [Fired, Buffered]);
     harness.waker.task_finished();
     let early = tokio::time::timeout(Duration::from_millis(1), harness.waker.wait());
-    assert!(early.await.is_err(), "nobody is called while it is not known that one waits");
+    assert!(early.await.is_err(), "the loop is not woken before it knows that a schedule waits");
     let (lease, stop) = (harness.lead(NODE).await, CancellationToken::new());
     let (cron, token) = (Arc::clone(&harness.cron), stop.clone());
     let cron = tokio::spawn(async move { cron.run(&lease, token).await });
     assert!(harness.complete(&running).await);
-    eventually("the next one fires", Duration::from_secs(20), async || {
+    eventually("the next instant fires", Duration::from_secs(20), async || {
         harness.waker.task_finished();
         let outcomes = harness.outcomes(id).await;
         if outcomes == [Fired, Fired] { Ok(()) } else { Err(format!("{outcomes:?}")) }
@@ -482,12 +482,12 @@ async fn a_finished_task_wakes_it_while_a_schedule_waits() {
 }
 
 #[tokio::test]
-async fn it_ends_when_another_node_leads() {
+async fn the_loop_ends_when_another_node_leads() {
     let harness = Harness::new();
     harness.schedule("s", |_| {}).await;
     let past = harness.lead(NODE).await;
     harness.lead(NodeId::new(2)).await;
     harness.clock.advance_millis(MINUTE);
     let ended = tokio::time::timeout(Duration::from_secs(20), harness.cron.run(&past, CancellationToken::new()));
-    ended.await.expect("it ends by itself");
+    ended.await.expect("the loop ends by itself");
 }

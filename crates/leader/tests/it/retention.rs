@@ -1,4 +1,4 @@
-//! Retention on the real embedded store, with a clock that is moved by hand.
+//! Retention on the real embedded store, with a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn old_data_is_removed_by_the_clock_of_the_store() {
     assert_eq!(pruner.run_once().await.unwrap(), Report::default());
     harness.pass(29 * DAY);
     let pruner = harness.pruner(config(Some(90 * DAY), Some(30 * DAY)));
-    assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "a key lives for thirty days, to the millisecond");
+    assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "a key is kept for exactly thirty days");
     harness.pass(Duration::from_millis(1));
     let pruner = harness.pruner(config(Some(90 * DAY), Some(30 * DAY)));
     assert_eq!(pruner.run_once().await.unwrap(), Report { keys: 1, ..Report::default() });
@@ -106,7 +106,7 @@ async fn data_without_a_retention_is_kept() {
 }
 
 #[tokio::test]
-async fn a_worker_that_was_not_seen_for_long_is_listed_no_more() {
+async fn a_worker_unseen_for_long_is_no_longer_listed() {
     let harness = Harness::new();
     let seen = |name: &str, at| WorkerPresence {
         tenant: TENANT.into(),
@@ -127,7 +127,7 @@ async fn a_worker_that_was_not_seen_for_long_is_listed_no_more() {
 }
 
 #[tokio::test]
-async fn past_minutes_of_the_forecast_go_whatever_is_kept() {
+async fn past_minutes_of_the_forecast_are_always_removed() {
     let harness = Harness::new();
     for minute in 1..=250 {
         harness.submit(task().due(START.plus_millis(minute * 60_000))).await;
@@ -136,13 +136,13 @@ async fn past_minutes_of_the_forecast_go_whatever_is_kept() {
     let pruner = harness.pruner(config(None, None));
     assert_eq!(pruner.run_once().await.unwrap(), Report { minutes: 100, more: true, ..Report::default() });
     assert_eq!(pruner.run_once().await.unwrap(), Report { minutes: 99, ..Report::default() });
-    assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "the minute that lasts stays");
+    assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "the current minute stays");
     let next = Minute::of(harness.clock.now()).plus(1);
     assert_eq!(harness.store.waiting(TENANT, next, next.plus(1_000)).await.unwrap().len(), 50);
 }
 
 #[tokio::test]
-async fn it_prunes_step_by_step_until_its_shutdown() {
+async fn the_pruner_removes_more_than_one_step_holds() {
     let harness = Harness::new();
     let mut tasks = Vec::new();
     for number in 0..250 {
@@ -169,10 +169,10 @@ async fn it_prunes_step_by_step_until_its_shutdown() {
         .await;
     }
     stop.cancel();
-    tokio::time::timeout(SOON, running).await.expect("it ends soon").unwrap();
+    tokio::time::timeout(SOON, running).await.expect("the pruner ends soon").unwrap();
 }
 
-/// Counts the steps, of which every pass takes two.
+/// Counts the steps. Every scan takes two.
 #[derive(Default)]
 struct Counting(Mutex<[usize; 4]>);
 
@@ -205,16 +205,16 @@ impl Upkeep for Counting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_are_looked_at_less_often() {
+async fn keys_are_scanned_less_often() {
     let counting = Arc::new(Counting::default());
     let clock = Arc::new(ManualClock::new(START));
     let minute = Duration::from_mins(1);
     let config =
         Config { history: Some(DAY), keys: Some(DAY), workers: None, interval: minute, keys_interval: 10 * minute };
     let pruner = Pruner::new(Arc::clone(&counting) as _, clock, config);
-    // The clock is paused, and goes on to this instant when nobody has anything to do before it:
-    // between the last look of the first ten minutes and the next.
+    // The paused clock jumps from timer to timer, up to this instant: between the last pass of the
+    // first ten minutes and the next.
     let ended = tokio::time::timeout(9 * minute + minute / 2, pruner.run(CancellationToken::new())).await;
-    assert!(ended.is_err(), "it goes on until it is told to stop");
-    assert_eq!(*counting.0.lock(), [20, 2, 20, 20], "ten looks at everything, one at the keys");
+    assert!(ended.is_err(), "it runs until it is cancelled");
+    assert_eq!(*counting.0.lock(), [20, 2, 20, 20], "ten scans of everything, one of the keys");
 }
