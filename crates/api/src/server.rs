@@ -3,8 +3,8 @@
 //! Called by the binary with a bound listener. `axum::serve` has no timeouts, so this drives hyper
 //! itself.
 //!
-//! Invariant: whatever a peer does or leaves undone, it costs at most one of the
-//! [`ServerLimits::connections`], a bounded buffer and a bounded time.
+//! Invariant: a peer costs at most one of the [`ServerLimits::connections`], a bounded buffer and a
+//! bounded time, whatever it does.
 
 mod activity;
 mod connection;

@@ -1,8 +1,8 @@
 //! The activity of one connection, and how long it may go without.
 //!
 //! The socket reports bytes, the service reports requests, and the connection's timer asks for a
-//! check. Hyper's own limit counts from the end of the previous answer, so it cannot tell an idle
-//! connection from a head that comes byte by byte.
+//! check. Hyper's own limit counts from the end of the previous answer, so it cannot distinguish
+//! an idle connection from a head that comes byte by byte.
 
 use std::time::Duration;
 

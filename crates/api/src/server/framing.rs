@@ -285,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_doubtful_line_is_held_back() {
+    fn only_the_ambiguous_line_is_held_back() {
         let bytes = b"GET / HTTP/1.1\r\nhost: a\r\nx: y\n\r\n";
         assert_eq!(Framing::default().check(bytes), Err(b"GET / HTTP/1.1\r\nhost: a\r\n".len()));
     }
 
     #[test]
-    fn a_line_without_an_end_is_refused_in_the_end() {
+    fn an_overlong_line_is_refused() {
         let mut framing = Framing::default();
         assert!(framing.check(b"GET /").is_ok());
         assert!((0..20).any(|_| framing.check(&[b'a'; 8 * 1024]).is_err()));
