@@ -111,7 +111,7 @@ async fn within<T>(
     let done = done.map_err(|_| anyhow!("no answer within {} seconds", timeout.as_secs()))?;
     // The error itself says only that it came from the server; the message is in its cause.
     done.map_err(|error| match error.as_db_error() {
-        Some(said) => anyhow!("{}", said.message()),
+        Some(cause) => anyhow!("{}", cause.message()),
         None => anyhow!(error),
     })
 }

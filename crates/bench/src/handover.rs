@@ -19,7 +19,7 @@ use crate::sink::{TaskArrival, WebhookSink, lateness};
 use crate::site::Site;
 use crate::submit::submit_all;
 
-/// A node that is silent for three seconds loses whatever it holds.
+/// A node that is silent for three seconds loses its leases and partitions.
 pub const SETTINGS: [(&str, &str); 2] =
     [("PUNCTUAL_LEADER__LEASE_SECONDS", "3"), ("PUNCTUAL_LEADER__RENEWAL_SECONDS", "1")];
 /// How long after the server has ended, or is back, partitions may change hands.

@@ -1,16 +1,16 @@
 //! The head of an HTTP/1.1 answer, as far as the bare connections of `overload` and `fairness` look
-//! at it. Both read the bytes themselves; this is the one reading of them.
+//! at it. Both read the bytes themselves, and parse the head here.
 
 use anyhow::Context;
 
-/// What matters of a head.
+/// The parts of a head that the bench uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerHead {
     /// The status.
     pub status: u16,
     /// The length of the body, if the head has it.
     pub length: Option<usize>,
-    /// Whether the answer says when to come back.
+    /// Whether it has a `Retry-After`.
     pub retry_after: bool,
     /// Whether the server closes the connection after it.
     pub closes: bool,
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_says_what_matters() {
+    fn a_head_has_status_length_and_headers() {
         let busy =
             AnswerHead::parse("HTTP/1.1 503 Busy\r\nRetry-After: 1\r\ncontent-length: 7\r\nx: y\r\n\r\n").unwrap();
         assert_eq!(busy, AnswerHead { status: 503, length: Some(7), retry_after: true, closes: false });

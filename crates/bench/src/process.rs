@@ -1,7 +1,7 @@
 //! A server that is started for a measurement: a child process on a fresh directory.
 //!
 //! [`crate::site`] spawns and ends it, however the measurement went; then process and directory are
-//! gone. Only after a panic the drop has to do it, which kills and does not wait.
+//! gone. After a panic the drop kills the process and does not wait.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -99,8 +99,7 @@ impl ServerProcess {
     }
 }
 
-/// Sends SIGTERM by the shell's `kill`: the standard library knows only SIGKILL, which is what
-/// remains without a shell.
+/// Sends SIGTERM by the shell's `kill`: the standard library can only send SIGKILL.
 async fn terminate(pid: u32) {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("kill -TERM {pid}")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

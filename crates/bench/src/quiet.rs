@@ -27,12 +27,12 @@ const IDLE_MAX: Duration = Duration::from_mins(2);
 pub struct QuietArrivals {
     /// When each reached the machine.
     pub arrived: Vec<TaskArrival>,
-    /// When each was read there; empty for webhooks, of which no other instant is known.
+    /// When each was read there; empty for webhooks, which have no such stamp.
     pub read: Vec<TaskArrival>,
 }
 
 impl QuietArrivals {
-    /// Those that were due until `end`.
+    /// The tasks that were due until `end`.
     pub fn until(mut self, end: Timestamp) -> Self {
         self.arrived.retain(|arrival| arrival.due <= end);
         self.read.retain(|arrival| arrival.due <= end);

@@ -20,7 +20,7 @@ impl BenchReport {
         Self { scenario, figures: Vec::new() }
     }
 
-    /// Adds what is known of the servers. Of a given one neither store nor memory is known.
+    /// Adds the facts about the servers. The store and memory of a given server are not known.
     pub fn site(&mut self, site: &Site) {
         if let Some(StoreFacts { kind, version }) = site.store() {
             let version = version.map(|version| ("store_version", version.into()));

@@ -1,5 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP end a measurement, and nothing else: what was started is still put
-//! away.
+//! SIGINT, SIGTERM and SIGHUP end only the measurement: its servers and database are still removed.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -7,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
-    /// None under `nohup`, which is there to have it ignored.
+    /// None if the process ignores SIGHUP, as under `nohup`.
     hangup: Option<Signal>,
 }
 

@@ -71,7 +71,7 @@ fn a_batch_is_no_larger_than_a_call_may_lease() {
 }
 
 #[test]
-fn connections_are_what_was_given() {
+fn the_connections_flag_wins_over_the_defaults() {
     let connections = |line| parse(line).map(|it| (it.options.few_connections(), it.options.many_connections()));
     assert_eq!(connections("drain"), Ok((4, 64)));
     assert_eq!(connections("drain --connections 64"), Ok((64, 64)));
