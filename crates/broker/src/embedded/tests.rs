@@ -86,9 +86,9 @@ async fn a_late_ack_removes_only_a_waiting_message() {
     assert_eq!(again.message, first.message);
     first.ack();
     second.ack();
-    assert_eq!(broker.depth("a").await.unwrap(), 0, "the second waited and was done with");
+    assert_eq!(broker.depth("a").await.unwrap(), 0, "the second message waited, and its ack removed it");
     drop(again);
-    assert_eq!(broker.depth("a").await.unwrap(), 1, "the first was the other's, who dropped it");
+    assert_eq!(broker.depth("a").await.unwrap(), 1, "the other subscriber has dropped the first message");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn no_wake_up_is_lost_between_threads() {
             let mut seen = Vec::new();
             let mut subscription = broker.subscribe("a", 2).await.unwrap();
             while let Some(delivery) = subscription.recv().await {
-                // Every few are let go, so that all ways of waking a consumer are walked.
+                // One consumer drops some deliveries, so that they wake another consumer.
                 if which == 0 && rand_bit() {
                     continue;
                 }
