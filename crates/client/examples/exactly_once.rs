@@ -1,8 +1,8 @@
 //! A pull worker whose effect happens exactly once: it moves money between accounts.
 //!
-//! The transfer and the ledger's entry are one transaction, so that a task that comes again
-//! (the worker died before it could say that it was done, or was thought dead) finds the entry
-//! and moves nothing. Try it against a server on PostgreSQL:
+//! The transfer and the ledger's entry are one transaction. A task is delivered again if its worker
+//! died before it reported, or was silent for too long. The second run finds the entry and moves
+//! nothing. Try it against a server on PostgreSQL:
 //!
 //! ```console
 //! $ PUNCTUAL_URL=http://127.0.0.1:7400 DATABASE_URL=postgres://… cargo run -p punctual-client --example exactly_once
@@ -15,7 +15,7 @@ use punctual_client::ledger::{Ledger, Recorded};
 use punctual_client::{Lease, LeaseRequest, Seconds, Task};
 use tokio_postgres::NoTls;
 
-/// What the tasks of type `transfer` carry.
+/// The payload of tasks of type `transfer`.
 #[derive(serde::Deserialize)]
 struct Transfer {
     from: String,
@@ -36,7 +36,7 @@ pub async fn work(server: &str, database: &str) -> anyhow::Result<()> {
     tokio::spawn(connection);
     let accounts = "CREATE TABLE IF NOT EXISTS accounts (name text PRIMARY KEY, balance bigint NOT NULL)";
     database.batch_execute(accounts).await?;
-    // In the database where the accounts are, whichever that is.
+    // In the database of the accounts.
     let ledger = Ledger::in_table("transfers_done")?;
     ledger.create(&database).await?;
     let wanted = LeaseRequest {
@@ -52,7 +52,7 @@ pub async fn work(server: &str, database: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Moves the money, unless that was done before.
+/// Moves the money, unless an earlier run has.
 async fn transfer(database: &mut tokio_postgres::Client, ledger: &Ledger, task: &Task) -> anyhow::Result<Recorded> {
     let Transfer { from, to, amount } = serde_json::from_str(task.payload.get())?;
     let transaction = database.transaction().await?;
@@ -68,7 +68,7 @@ async fn transfer(database: &mut tokio_postgres::Client, ledger: &Ledger, task: 
     Ok(recorded)
 }
 
-/// Says what came of it. Dying before this line, or in it, costs another delivery and no money.
+/// Reports the outcome. If the worker dies before this, the task is delivered again.
 async fn settle(client: &Client, lease: &Lease, done: anyhow::Result<Recorded>) -> anyhow::Result<()> {
     let found = match done {
         Ok(recorded) => {
@@ -82,7 +82,7 @@ async fn settle(client: &Client, lease: &Lease, done: anyhow::Result<Recorded>) 
     };
     match found {
         Ok(_) => Ok(()),
-        // Somebody else has the task by now, and finds the entry.
+        // Another worker has the task by now, and finds the entry.
         Err(error) if error.code() == Some("stale_token") => Ok(()),
         Err(error) => Err(error.into()),
     }

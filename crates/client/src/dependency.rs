@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for Dependency {
             type Value = Dependency;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the id of a task, or in a batch the place of another task of it")
+                f.write_str("the id of a task, or in a batch the index of another of its tasks")
             }
 
             fn visit_str<E: de::Error>(self, id: &str) -> Result<Dependency, E> {
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn null_is_as_good_as_nothing() {
+    fn null_is_the_same_as_absent() {
         let new: NewTask = serde_json::from_str(r#"{"type":"t","depends_on":null}"#).unwrap();
         assert_eq!(new.depends_on, None);
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn neither_an_id_nor_an_index_is_refused() {
         for text in ["[-1]", "[1.5]", "[null]", "[[1]]", "{}", "7"] {
             let text = format!(r#"{{"type":"t","depends_on":{text}}}"#);
             assert!(serde_json::from_str::<NewTask>(&text).is_err(), "{text}");

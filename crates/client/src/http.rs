@@ -80,7 +80,7 @@ impl Client {
     /// A client of the server at `url`, such as `http://127.0.0.1:7400`.
     pub fn new(url: &str) -> Result<Self, ClientError> {
         let address = |reason: &str| ClientError::Address { url: url.to_owned(), reason: reason.to_owned() };
-        let uri: Uri = url.parse().map_err(|_| address("it is no URL"))?;
+        let uri: Uri = url.parse().map_err(|_| address("it is not a URL"))?;
         if uri.scheme_str() != Some("http") || uri.authority().is_none() {
             return Err(address("it must begin with http:// and name a host"));
         }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_none() {
+    fn seconds_out_of_range_are_none() {
         for seconds in [-1.0, -0.001, 11.0, 10.000_1, f64::NAN, f64::INFINITY, 1e300] {
             assert_eq!(Seconds(seconds).to_millis_within(0, 10_000), None, "{seconds}");
         }

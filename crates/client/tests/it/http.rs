@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const ID: &str = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f";
 
-/// A client that comes back quickly, a few times.
+/// A client that retries quickly, a few times.
 fn client(sink: &Sink) -> Client {
     let retries = Retries { most: 3, first: Duration::from_millis(5), longest: Duration::from_secs(2) };
     Client::new(&sink.url("")).expect("an address").retries(retries)
@@ -54,7 +54,7 @@ async fn a_submission_keeps_its_key_over_every_attempt() {
     let busy = || problem(503, "overloaded");
     sink.script("/v1/tasks", [busy(), SinkAnswer::reset(), SinkAnswer::cut_short(), SinkAnswer::json(&task())]);
     let submitted = client(&sink).submit(NewTask::of_type("t")).await.expect("the fourth attempt succeeds");
-    assert!(submitted.replayed, "200, not 201: an attempt before it was heard");
+    assert!(submitted.replayed, "200, not 201: an earlier attempt created the task");
     assert_eq!(submitted.task.task_id.to_string(), ID);
     let hits = sink.hits("/v1/tasks");
     let keys: Vec<Value> = hits.iter().map(|hit| body(hit)["idempotency_key"].clone()).collect();
@@ -87,14 +87,14 @@ async fn every_task_of_a_batch_has_a_key_of_its_own() {
 }
 
 #[tokio::test]
-async fn it_comes_back_when_it_is_told_to_and_not_before() {
+async fn a_retry_waits_for_its_retry_after() {
     let sink = Sink::start();
     let path = format!("/v1/tasks/{ID}");
     sink.script(&path, [problem(503, "overloaded").header("retry-after", "1"), SinkAnswer::json(&task())]);
     let begun = Instant::now();
     client(&sink).get(ID.parse().expect("an id")).await.expect("the second attempt succeeds");
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
-    // Longer than it is willing to wait: it says so at once.
+    // Longer than the client waits: it fails at once.
     sink.answer(&path, problem(503, "overloaded").header("retry-after", "3600"));
     let begun = Instant::now();
     let error = client(&sink).get(ID.parse().expect("an id")).await.expect_err("it gives up");
@@ -103,20 +103,20 @@ async fn it_comes_back_when_it_is_told_to_and_not_before() {
 }
 
 #[tokio::test]
-async fn attempts_are_bounded_and_what_is_wrong_is_not_tried_again() {
+async fn only_temporary_errors_are_retried_a_few_times() {
     let sink = Sink::start();
     let id = ID.parse().expect("an id");
     let path = format!("/v1/tasks/{ID}");
     sink.answer(&path, problem(503, "store_unavailable"));
-    let error = client(&sink).get(id).await.expect_err("it is refused");
+    let error = client(&sink).get(id).await.expect_err("the call is refused");
     assert_eq!((error.code(), sink.hits(&path).len()), (Some("store_unavailable"), 4));
     assert_eq!(error.to_string(), "what happened (store_unavailable)");
     sink.answer(&path, problem(404, "not_found"));
-    let error = client(&sink).get(id).await.expect_err("it is refused");
+    let error = client(&sink).get(id).await.expect_err("the call is refused");
     assert_eq!((error.code(), error.is_retryable(), sink.hits(&path).len()), (Some("not_found"), false, 5));
-    // Not from the server at all.
+    // An answer of a proxy.
     sink.answer(&path, SinkAnswer::status(400).body("<html>a proxy</html>"));
-    let error = client(&sink).get(id).await.expect_err("it is refused");
+    let error = client(&sink).get(id).await.expect_err("the call is refused");
     assert!(matches!(&error, ClientError::Unexpected { status: 400, body } if body.contains("a proxy")), "{error}");
     sink.answer(&path, SinkAnswer::json(&json!({"task_id": 7})));
     assert!(matches!(client(&sink).get(id).await, Err(ClientError::Unreadable(_))));
@@ -124,7 +124,7 @@ async fn attempts_are_bounded_and_what_is_wrong_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_worker_says_everything_with_its_token() {
+async fn every_settlement_carries_the_token() {
     let sink = Sink::start();
     sink.answer("/v1/leases", SinkAnswer::json(&leases()));
     let client = client(&sink).tenant("acme").expect("a tenant");
@@ -145,24 +145,24 @@ async fn a_worker_says_everything_with_its_token() {
     client.complete(&lease, Some(json("{}"))).await.expect("it completes");
     client.fail(&lease, Failure { is_final: true, ..Failure::default() }).await.expect("it fails");
     client.release(&lease).await.expect("it releases");
-    let said = |verb: &str| body(&sink.hits(&path(verb))[0]);
-    assert_eq!(said("heartbeat"), json!({"token": 3, "progress": 0.5, "checkpoint": [1]}));
-    assert_eq!(said("complete"), json!({"token": 3, "result": {}}));
-    assert_eq!(said("fail"), json!({"token": 3, "retryable": false}));
-    assert_eq!(said("release"), json!({"token": 3}));
+    let sent = |verb: &str| body(&sink.hits(&path(verb))[0]);
+    assert_eq!(sent("heartbeat"), json!({"token": 3, "progress": 0.5, "checkpoint": [1]}));
+    assert_eq!(sent("complete"), json!({"token": 3, "result": {}}));
+    assert_eq!(sent("fail"), json!({"token": 3, "retryable": false}));
+    assert_eq!(sent("release"), json!({"token": 3}));
     assert!(sink.all_hits().iter().all(|hit| hit.header("punctual-tenant") == "acme"));
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_told() {
+async fn a_malformed_address_is_refused() {
     for bad in ["", "127.0.0.1:7400", "https://example.com", "ftp://example.com", "http://example.com/v1", "http://h?q"]
     {
-        let found = Client::new(bad).err().unwrap_or_else(|| panic!("{bad} is taken")).to_string();
+        let found = Client::new(bad).err().unwrap_or_else(|| panic!("{bad} is accepted")).to_string();
         assert!(found.contains("is not the address of a server"), "{found}");
     }
     assert!(Client::new("http://127.0.0.1:7400/").is_ok());
-    let nobody = Client::new("http://127.0.0.1:1").expect("an address").retries(Retries::NEVER);
-    let error = nobody.get(ID.parse().expect("an id")).await.expect_err("nobody is there");
+    let unreachable = Client::new("http://127.0.0.1:1").expect("an address").retries(Retries::NEVER);
+    let error = unreachable.get(ID.parse().expect("an id")).await.expect_err("no server listens there");
     assert!(matches!(error, ClientError::Unreachable(_)) && error.is_retryable(), "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
 }

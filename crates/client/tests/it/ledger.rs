@@ -1,4 +1,4 @@
-//! The ledger on a real PostgreSQL: two that record the same at once, rights, and what is over.
+//! The ledger on a real PostgreSQL: concurrent records of one key, privileges and expiry.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 const KEY: &str = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f";
 
-/// A server, a database of it, and a ledger in that.
+/// A server, the URL of a database on it, and a ledger in that database.
 async fn fixture() -> (Postgres, String, Ledger) {
     let server = Postgres::start().await;
     let url = server.create_database().await;
@@ -42,9 +42,9 @@ async fn a_key_is_recorded_once_for_each_tenant() {
     }
 }
 
-/// The second waits for the first, and learns what came of it.
+/// The second transaction waits for the first, and sees whether it committed.
 #[tokio::test]
-async fn of_two_at_once_one_is_the_first() {
+async fn only_one_of_two_transactions_records_a_key() {
     let (_server, url, ledger) = fixture().await;
     for (commits, expected) in [(false, Recorded::First), (true, Recorded::Already)] {
         let key = format!("{KEY}/{commits}");
@@ -64,12 +64,12 @@ async fn of_two_at_once_one_is_the_first() {
         } else {
             first.rollback().await.expect("it rolls back");
         }
-        assert_eq!(second.await.expect("it is answered"), expected, "the first one commits: {commits}");
+        assert_eq!(second.await.expect("it is answered"), expected, "the first transaction commits: {commits}");
     }
 }
 
 #[tokio::test]
-async fn what_is_over_is_removed_a_few_at_a_time() {
+async fn expired_entries_are_removed_in_steps() {
     let (_server, url, ledger) = fixture().await;
     let mut client = connect(&url).await;
     let brief = ledger.clone().kept_for(Duration::ZERO);
@@ -79,7 +79,7 @@ async fn what_is_over_is_removed_a_few_at_a_time() {
     assert_eq!(record(&mut client, &ledger, KEY).await, Recorded::First);
     let lifetime = execute(&url, "SELECT max(expires_at - recorded_at) / 86400000 FROM \"Done \"\"here'\\\"\"\"").await;
     assert_eq!(lifetime[0][0].as_deref(), Some("30"), "days");
-    // Over, but not removed: still known.
+    // Expired, but not removed: still found.
     assert_eq!(record(&mut client, &brief, "brief 0").await, Recorded::Already);
     let mut removed = Vec::new();
     for _ in 0..4 {
@@ -91,19 +91,19 @@ async fn what_is_over_is_removed_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_right_to_insert_is_enough() {
+async fn the_privilege_to_insert_is_enough() {
     let (_server, url, ledger) = fixture().await;
     execute(&url, "CREATE ROLE worker LOGIN; GRANT INSERT ON \"Done \"\"here'\\\"\"\" TO worker").await;
     let mut worker = connect(&url.replace("postgres@", "worker@")).await;
     assert_eq!(record(&mut worker, &ledger, KEY).await, Recorded::First);
     assert_eq!(record(&mut worker, &ledger, KEY).await, Recorded::Already);
-    let forgets = worker.batch_execute("DELETE FROM \"Done \"\"here'\\\"\"\"").await.expect_err("it may not");
-    assert_eq!(forgets.code().map(tokio_postgres::error::SqlState::code), Some("42501"));
+    let error = worker.batch_execute("DELETE FROM \"Done \"\"here'\\\"\"\"").await.expect_err("it may not");
+    assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("42501"));
 }
 
-/// A worker that starts neither waits for those that are at work nor is in their way.
+/// A worker that starts does not wait for open transactions, and blocks none.
 #[tokio::test]
-async fn a_table_that_is_there_is_left_alone() {
+async fn an_existing_table_is_not_locked() {
     let (_server, url, ledger) = fixture().await;
     let (mut client, mut other, third) = (connect(&url).await, connect(&url).await, connect(&url).await);
     let open = client.transaction().await.expect("a transaction begins");
@@ -114,7 +114,7 @@ async fn a_table_that_is_there_is_left_alone() {
 }
 
 #[tokio::test]
-async fn many_may_make_the_table_at_once() {
+async fn workers_can_create_the_table_concurrently() {
     let server = Postgres::start().await;
     let url = server.create_database().await;
     execute(&url, "CREATE SCHEMA billing").await;
