@@ -25,7 +25,7 @@ pub enum Fate {
 
 pub struct Faulty {
     inner: Arc<dyn Store>,
-    /// The fates of the next calls to `start` and of those to `apply`; then all is well.
+    /// The fates of the next calls to `start` and to `apply`; further calls succeed.
     pub starts: Mutex<VecDeque<Fate>>,
     pub applies: Mutex<VecDeque<Fate>>,
     /// How many tasks each call to `start` and to `apply` had.

@@ -65,7 +65,7 @@ impl Harness {
         tokio::spawn(Consumer::new(self.deps.clone(), self.config.clone()).run(self.shutdown.clone()))
     }
 
-    /// Tells the worker to stop, and waits for it.
+    /// Stops the worker, and waits until it has ended.
     pub async fn stop(&self, worker: JoinHandle<Report>) -> Report {
         self.shutdown.cancel();
         worker.await.unwrap()

@@ -1,7 +1,7 @@
 //! The worker against real servers on loopback, the well-behaved and the hostile, and over a real
 //! store.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's verdict")]
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod answers;
 mod faulty;

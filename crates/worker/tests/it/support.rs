@@ -87,14 +87,14 @@ pub fn failed(outcome: RunOutcome) -> RunFailure {
     }
 }
 
-/// The code, the status and whether it is tried again.
+/// The code, the status, and whether it is retryable.
 #[track_caller]
 pub fn failure(outcome: RunOutcome) -> (String, Option<u16>, bool) {
     let failed = failed(outcome);
     (failed.error.code.into_owned(), failed.http_status, failed.retryable)
 }
 
-/// A server that reads a request on each connection and then does as it is told.
+/// A server that runs `behave` on each connection.
 pub struct Raw {
     pub address: SocketAddr,
     accepted: Arc<AtomicUsize>,
@@ -113,7 +113,7 @@ impl Raw {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
-                // How a connection ends is what the test looks at from the other side.
+                // The test sees from its own side how a connection ends.
                 let behaving = behave(stream);
                 tokio::spawn(async move { behaving.await.ok() });
             }
@@ -155,7 +155,7 @@ pub async fn read_request(stream: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A server that answers 200 with a result once it is opened, and knows who waits.
+/// A server that answers 200 with a result once it is opened, and counts the calls.
 pub struct Gate {
     server: Raw,
     called: tokio::sync::watch::Receiver<usize>,

@@ -40,7 +40,7 @@ async fn a_name_is_called_at_an_allowed_address() {
 
 #[tokio::test]
 async fn a_name_without_addresses_is_a_failed_resolution() {
-    // A label this long is refused by the resolver before anybody is asked.
+    // The resolver refuses a label this long before it asks a server.
     let url = format!("http://{}.localhost/", "a".repeat(70));
     assert_eq!(failure(call(&url).await), ("dns_failed".to_owned(), None, true));
 }
@@ -56,7 +56,7 @@ async fn an_invalid_callback_is_not_called() {
     assert_eq!(failure(outcome), ("invalid_callback".to_owned(), None, false));
 }
 
-/// Set for the process in which the next test looks at a barren environment.
+/// Set for the child process that runs the next test without certificates.
 const BARREN: &str = "PUNCTUAL_TEST_BARREN";
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! Secure targets: a certificate is believed for its own host, if its root is.
+//! Targets with TLS: a certificate is trusted for its own host, if its root is trusted.
 //!
-//! `localhost.crt` is signed with its own key, `localhost.key`; only the process below that
-//! is told to takes it for a root.
+//! `localhost.crt` is signed with its own key, `localhost.key`. Only the child process below trusts
+//! it as a root.
 
 use punctual_core::run_end::RunOutcome;
 use std::io::{Read, Write};
@@ -37,8 +37,7 @@ impl Secure {
                 let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut stream = Stream::new(&mut session, &mut tcp);
                 let mut seen = [0; 4_096];
-                // A handshake that the client breaks off is an error here, and what the tests are
-                // about.
+                // The tests see from the client's side that a handshake failed.
                 if stream.read(&mut seen).is_ok_and(|length| length > 0) {
                     counted.fetch_add(1, Ordering::SeqCst);
                     stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();
@@ -54,7 +53,7 @@ impl Secure {
 }
 
 #[tokio::test]
-async fn an_unknown_certificate_is_not_believed() {
+async fn an_unknown_certificate_is_not_trusted() {
     let server = Secure::start("127.0.0.1");
     let failed = failed(call(&server.url()).await);
     assert_eq!((failed.error.code.as_ref(), failed.http_status, failed.retryable), ("tls_failed", None, true));
@@ -62,14 +61,14 @@ async fn an_unknown_certificate_is_not_believed() {
     assert_eq!(server.requests.load(Ordering::SeqCst), 0);
 }
 
-/// Set for the process that takes the certificate for a root.
+/// Set for the child process that trusts the certificate.
 const TRUSTING: &str = "PUNCTUAL_TEST_TRUSTING";
 
 #[tokio::test]
-async fn a_known_certificate_is_believed_for_its_own_host() {
+async fn a_known_certificate_is_trusted_for_its_own_host() {
     if std::env::var_os(TRUSTING).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "tls::a_known_certificate_is_believed_for_its_own_host"]).env(TRUSTING, "1");
+        again.args(["--exact", "tls::a_known_certificate_is_trusted_for_its_own_host"]).env(TRUSTING, "1");
         again.env("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/localhost.crt"));
         let output = again.output().unwrap();
         let shown = String::from_utf8_lossy(&output.stdout);
