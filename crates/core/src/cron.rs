@@ -1,9 +1,8 @@
-//! When a schedule is due: cron expressions and intervals in a time zone, without state and without
-//! a clock.
+//! When a schedule is due: cron expressions and intervals in a time zone. Pure.
 //!
-//! The API parses and previews with it, and [`schedules::plan`](crate::schedules::plan) decides by
-//! it which instants fire. Invariant: [`Timing::next_after`] is total. For every instant it returns
-//! a later one or none, in bounded time, whatever the zone does to its clocks.
+//! The API uses it to parse and preview, and [`schedules::plan`](crate::schedules::plan) to find
+//! the instants that are due. Invariant: [`Timing::next_after`] is total. For every instant it
+//! returns a later one or none, in bounded time, whatever the zone does to its clocks.
 
 mod expression;
 mod interval;

@@ -18,8 +18,8 @@ use crate::civil::{self, DAY};
 use days::Days;
 pub use error::CronError;
 
-/// No two matches of an expression are further apart: 29 February falls on each weekday every 28
-/// years, 40 across a century without a leap year.
+/// Two consecutive matches are at most this many years apart: 29 February falls on a given weekday
+/// every 28 years, or every 40 across a century without a leap year.
 const YEARS: i64 = 41;
 
 /// The calendar repeats after this many years.
@@ -49,8 +49,8 @@ impl CronExpression {
     /// - Day of month also: `?`, `L` (the last), `L-3` (three days before it), `15W` (the weekday,
     ///   Monday to Friday, nearest to the 15th in its month), `LW` (the last weekday). Day of week
     ///   also: `?`, `5L` (the last Friday), `FRI#2` (the second Friday).
-    /// - If neither day field contains `*` or `?`, a day matches that matches either of them; else
-    ///   it must match both.
+    /// - If neither day field contains `*` or `?`, a day must match one of them; otherwise it must
+    ///   match both.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let cron = parse::parse(text)?;
         if cron.next_day(civil::first_of(2000, 1), CYCLE).is_some() { Ok(cron) } else { Err(CronError::Impossible) }
@@ -61,8 +61,8 @@ impl CronExpression {
         &self.text
     }
 
-    /// Whether the hour is a wildcard (`*` or `*/n`): the expression then runs through clock
-    /// changes and does not mean a time of the day.
+    /// Whether the hour is a wildcard (`*` or `*/n`). The expression then runs through clock
+    /// changes, and does not mean a time of the day.
     pub fn runs_through_changes(&self) -> bool {
         self.runs_through
     }
@@ -110,7 +110,7 @@ impl CronExpression {
         None
     }
 
-    /// The first second of the day from `from` on that matches, as far as the time is concerned.
+    /// The first second of the day from `from` on whose time matches.
     fn next_time(&self, from: i64) -> Option<i64> {
         let (hour, minute, second) = (from / 3_600, from / 60 % 60, from % 60);
         if self.hours & 1 << hour != 0 {

@@ -1,5 +1,5 @@
-//! Fixed intervals: instants at whole multiples of a length from an anchor, whatever the zone's
-//! clocks do.
+//! Fixed intervals: instants at whole multiples of a length from an anchor. Clock changes do not
+//! affect them.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ impl Interval {
         self.anchor
     }
 
-    /// The first instant after `after`; none past what a timestamp can hold.
+    /// The first instant after `after`; none if a timestamp cannot hold it.
     pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let (millis, anchor) = (i128::from(self.millis), i128::from(self.anchor.as_millis()));
         let passed = (i128::from(after.as_millis()) - anchor).div_euclid(millis);

@@ -1,4 +1,4 @@
-//! Jitter that every node computes alike: an occurrence is due at the same instant, whichever node
+//! Jitter that is the same on every node: an occurrence is due at the same instant, whichever node
 //! fires it.
 
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! The timing engine: what expressions mean, what clocks that are moved do to them, and the oracle.
+//! Tests of the timing engine: the meaning of expressions, clock changes, and the oracle.
 
 mod changes;
 mod expressions;
@@ -33,7 +33,7 @@ fn moved(cron: &str, zone: &str, dst_gap: DstGap, dst_fold: DstFold) -> Timing {
     Timing { rules: TimingRules { dst_gap, dst_fold, ..timing.rules }, ..timing }
 }
 
-/// The instants from one day to another in UTC, written short: `2026-03-29T01:00`.
+/// The instants from one day to another in UTC, in short form: `2026-03-29T01:00`.
 fn instants(timing: &Timing, from: &str, to: &str) -> Vec<String> {
     let day = |day: &str| at(&format!("{day}T00:00:00Z"));
     timing

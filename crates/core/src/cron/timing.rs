@@ -1,7 +1,7 @@
 //! From a pattern to instants: the pattern gives local times, and the zone and the rules for clock
 //! changes map them to UTC.
 //!
-//! The meaning of an expression where clocks are changed:
+//! The meaning of an expression when clocks change:
 //!
 //! - With a wildcard hour it runs through: it fires at every instant at which the clocks show a
 //!   matching time. So it does not fire in a gap, and fires twice in a fold.
@@ -27,15 +27,15 @@ const FIRST: i64 = -62_135_596_800;
 /// zones.
 const LAST: i64 = 253_402_207_200;
 
-/// Two clocks differ by less than this, and so does one from itself before it was moved: no zone is
-/// 26 hours ahead of UTC or behind it.
+/// Two clocks differ by less than this, and so does one clock before and after a change: no zone is
+/// 26 hours ahead of or behind UTC.
 const FAR: i64 = 26 * 3_600;
 
 /// An expression that does not fire within this time never fires. Its first date is at most 41
-/// years away. Then only a gap can keep it from firing. While the rule for the gap stays the same,
-/// the weekday of the date decides that, and within twelve years the date falls on each weekday.
-/// (Only 29 February takes longer; no rule puts a gap there.) A longer search would take too much
-/// time, and only for expressions that always fall into a gap.
+/// years away. After that only a gap can keep it from firing. While the rule for the gap stays the
+/// same, the weekday decides whether the date is in the gap, and within twelve years the date falls
+/// on each weekday. (Only 29 February takes longer; no rule puts a gap there.) A longer search
+/// would take too much time, and only for expressions that always fall into a gap.
 const HORIZON: i64 = (41 + 12) * 366 * DAY;
 
 /// What happens to a local time that does not exist, because clocks were put forward over it.
@@ -72,10 +72,10 @@ pub enum Pattern {
     Interval(Interval),
 }
 
-/// Where and when a pattern holds.
+/// The zone of a pattern, its rules for clock changes, and its bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingRules {
-    /// Whose local time; intervals do not look at it.
+    /// The zone of the local times; intervals ignore it.
     pub zone: Zone,
     /// For local times that do not exist.
     pub dst_gap: DstGap,
@@ -87,7 +87,7 @@ pub struct TimingRules {
     pub ends_at: Option<Timestamp>,
 }
 
-/// What decides the instants of a schedule.
+/// A pattern and its rules: together they determine the instants of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// The repetition of a schedule.
@@ -100,7 +100,7 @@ impl Timing {
     /// The first instant after `after`; none when there is no further one.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let earliest = self.rules.starts_at.map_or(FIRST * 1_000, |at| at.as_millis().max(FIRST * 1_000));
-        // Bounds first: an instant before the first is none, and neither end can overflow.
+        // Apply the bounds first, so that neither end can overflow.
         let after = after.as_millis().max(earliest - 1);
         if after >= LAST * 1_000 {
             return None;
@@ -115,20 +115,20 @@ impl Timing {
         within.then_some(next)
     }
 
-    /// The instants from `from` to `to`, both included, one after the other: bounded by what the
-    /// caller takes.
+    /// The instants from `from` to `to`, both included, computed one by one as the caller takes
+    /// them.
     pub fn iter_between(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Timestamp> + use<'_> {
         let before = Timestamp::from_millis(from.as_millis().saturating_sub(1));
         std::iter::successors(self.next_after(before), |at| self.next_after(*at)).take_while(move |at| *at <= to)
     }
 
-    /// The last instant from `from` to `to`, both included. Found by halving, however many there
-    /// are between them.
+    /// The last instant from `from` to `to`, both included. A binary search finds it, however many
+    /// instants there are.
     pub fn last_between(&self, from: Timestamp, to: Timestamp) -> Option<Timestamp> {
         let next = |after: i64| self.next_after(Timestamp::from_millis(after)).filter(|at| *at <= to);
         let clamped = |at: Timestamp| at.as_millis().clamp(FIRST * 1_000, LAST * 1_000);
         let mut found = next(clamped(from) - 1)?;
-        // None is after `high`; whether one is between `found` and `high` is open.
+        // No instant is after `high`. There may be one between `found` and `high`.
         let mut high = clamped(to);
         while found.as_millis() < high {
             let middle = found.as_millis() + (high - found.as_millis()) / 2;
@@ -152,9 +152,9 @@ impl Timing {
             if found.is_some() {
                 return found;
             }
-            // Clocks that are put back show a second time what was rejected here, or what lies
-            // before `begin`: then the very next stretch has to be searched. Otherwise a stretch
-            // has no match before its clocks can show `beyond`.
+            // Clocks that are put back show local times again that were rejected here, or that lie
+            // before `begin`. Then the very next stretch has to be searched. Otherwise no stretch
+            // has a match before its clocks can show `beyond`.
             let next = match beyond {
                 Some(beyond) if stretch.until - begin > 2 * FAR => stretch.until.max(beyond - FAR),
                 _ => stretch.until,
@@ -166,9 +166,8 @@ impl Timing {
         }
     }
 
-    /// The first second of the stretch that fires, from the local second on; or else the first
-    /// local second after the stretch that the expression matches, if nothing within it was
-    /// rejected.
+    /// The first second of the stretch that fires, from the local second `from` on. If there is
+    /// none, and nothing within it was rejected, the first matching local second after the stretch.
     fn first_within(&self, cron: &CronExpression, stretch: &Stretch, from: i64) -> (Option<i64>, Option<i64>) {
         let (mut local, mut rejected) = (from, false);
         loop {
@@ -182,8 +181,8 @@ impl Timing {
         }
     }
 
-    /// If another stretch shows this local second too, and that one is to fire: up to where it
-    /// shows them.
+    /// If another stretch shows this local second too and fires instead: the local second at which
+    /// that stretch ends.
     fn rejected_until(&self, cron: &CronExpression, stretch: &Stretch, local: i64) -> Option<i64> {
         if cron.runs_through_changes() {
             return None;
@@ -197,15 +196,15 @@ impl Timing {
         .map(|other| other.local_until())
     }
 
-    /// Whether a time of the day fell into the gap that this stretch begins with, and is to fire
-    /// after it.
+    /// Whether a time of the day is in the gap before this stretch, and therefore fires at its
+    /// beginning.
     fn falls_into_gap_before(&self, cron: &CronExpression, stretch: &Stretch) -> bool {
         if cron.runs_through_changes() || self.rules.dst_gap == DstGap::Skip {
             return false;
         }
         let mut local = self.rules.zone.stretch_at(stretch.from - 1).local_until();
         while let Some(found) = cron.next_local(local).filter(|found| *found < stretch.local_from()) {
-            // Clocks that are moved twice within a day may show it after all.
+            // If clocks are moved twice within a day, another stretch may show it.
             let elsewhere = self
                 .earlier(stretch, stretch.from)
                 .chain(self.later(stretch, stretch.from))
@@ -218,14 +217,14 @@ impl Timing {
         false
     }
 
-    /// The stretches before this one whose clocks may show what they show at `at`.
+    /// The earlier stretches whose clocks may show the same local time as at `at`.
     fn earlier(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
         let before =
             move |this: &Stretch| (at - this.from < 2 * FAR).then(|| self.rules.zone.stretch_at(this.from - 1));
         std::iter::successors(before(stretch), before)
     }
 
-    /// The stretches after this one whose clocks may show what they show at `at`.
+    /// The later stretches whose clocks may show the same local time as at `at`.
     fn later(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
         let after = move |this: &Stretch| (this.until - at < 2 * FAR).then(|| self.rules.zone.stretch_at(this.until));
         std::iter::successors(after(stretch), after)

@@ -2,8 +2,7 @@
 //! installed, and all nodes of one release agree. A release with a newer database moves only
 //! instants that are not stored yet.
 //!
-//! To the search a zone is a sequence of [`Stretch`]es, in each of which its clocks keep one
-//! distance from UTC.
+//! The search sees a zone as a sequence of [`Stretch`]es, each with one distance from UTC.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,10 +17,10 @@ use crate::time::Timestamp;
 /// The maximum length of a name in bytes; the longest has about thirty.
 const MAX_BYTES: usize = 64;
 
-/// Seconds before an instant that may matter: more than clocks can differ.
+/// The number of seconds before an instant that a stretch covers: more than clocks can differ.
 const NEAR: i64 = 5 * 86_400;
 
-/// After every transition, and far enough from the end of the type to be calculated with.
+/// After every transition, and far enough from the end of the type that sums do not overflow.
 const LAST: i64 = i64::MAX / 4;
 
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
@@ -119,12 +118,12 @@ impl Zone {
         at.to_zoned(self.rules.clone()).to_string()
     }
 
-    /// The stretch that a second belongs to, as far as [`NEAR`] before it: it may begin and end
-    /// where nothing changes.
+    /// The stretch that a second belongs to, from at most [`NEAR`] before it. It may begin or end
+    /// where the clocks do not change.
     ///
-    /// It only asks jiff for transitions that follow an instant. Of the preceding ones jiff 0.2.39
-    /// leaves out that of `America/Ciudad_Juarez` on 2022-11-30, the last one before its present
-    /// rule.
+    /// It only asks jiff for transitions after an instant. When asked for preceding ones, jiff
+    /// 0.2.39 leaves out that of `America/Ciudad_Juarez` on 2022-11-30, the last one before its
+    /// present rule.
     pub(super) fn stretch_at(&self, second: i64) -> Stretch {
         #[cfg(test)]
         super::tests::steps::take();
@@ -142,7 +141,7 @@ impl Zone {
     }
 }
 
-/// The instant as the library has it, or the nearest that it has.
+/// The library's instant for a second, or the nearest that it supports.
 fn instant(second: i64) -> Instant {
     Instant::from_second(second.clamp(Instant::MIN.as_second(), Instant::MAX.as_second()))
         .expect("invariant: between the first and the last")

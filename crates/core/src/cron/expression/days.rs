@@ -95,8 +95,7 @@ impl OfWeek {
     }
 }
 
-/// The days of a month that begins on `first_weekday` which fall on these weekdays, as if it had
-/// 31.
+/// The days that fall on these weekdays, in a month of 31 days that begins on `first_weekday`.
 fn on_weekdays(weekdays: u32, first_weekday: u32) -> u32 {
     let week = (weekdays >> first_weekday | weekdays << (7 - first_weekday)) & 0x7F;
     (week | week << 7 | week << 14 | week << 21 | week << 28) << 1

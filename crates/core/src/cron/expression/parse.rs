@@ -118,7 +118,7 @@ fn expand(word: &str) -> Result<&'static str, CronError> {
     }
 }
 
-/// Whether a day field counts as one that was filled in.
+/// Whether a day field restricts the days.
 fn is_restricted(text: &str) -> bool {
     !text.contains(['*', '?'])
 }
@@ -218,7 +218,7 @@ fn plain(field: &Field, item: &str) -> Result<u64, CronError> {
     Ok(range_mask(field, from, to, step))
 }
 
-/// Every `step`th value from `from` to `to`, round the end of the field if `to` comes before.
+/// Every `step`th value from `from` to `to`, wrapping round the end of the field if `to` is less.
 fn range_mask(field: &Field, from: u32, to: u32, step: u32) -> u64 {
     let size = field.size();
     let span = if from <= to { to - from } else { (to + size - from) % size };

@@ -1,4 +1,4 @@
-//! What happens where clocks are moved, written out for the cases that others got wrong.
+//! What happens when clocks change, in the cases that other implementations got wrong.
 
 use super::{at, instants, moved, timing};
 use crate::cron::{DstFold, DstGap};
@@ -20,7 +20,7 @@ fn a_time_in_a_gap_fires_at_its_end_or_not_at_all() {
 }
 
 #[test]
-fn all_that_fall_into_a_gap_fire_once() {
+fn times_in_the_same_gap_fire_once() {
     for cron in ["*/15 2 * * *", "0,10,50 2 * * *", "* 2,3 9 3 *", "0 2,3 * * *", "*/5 * 2 * * *"] {
         let fired = plain(cron, "America/New_York", "2025-03-09", "2025-03-10");
         assert_eq!(fired.iter().filter(|at| *at == "2025-03-09T07:00").count(), 1, "{cron}: {fired:?}");
@@ -58,7 +58,7 @@ fn a_time_in_a_fold_fires_first_last_or_both_times() {
     assert_eq!(fold(DstFold::First), ["2025-11-02T05:30"]);
     assert_eq!(fold(DstFold::Last), ["2025-11-02T06:30"]);
     assert_eq!(fold(DstFold::Both), ["2025-11-02T05:30", "2025-11-02T06:30"]);
-    // From the middle of the fold on it is neither fired again nor forgotten.
+    // A search from the middle of the fold neither repeats nor forgets it.
     let daily = |fold| moved("30 1 * * *", "America/New_York", DstGap::Shift, fold);
     let from = at("2025-11-02T05:45:00Z");
     assert_eq!(daily(DstFold::First).next_after(from), Some(at("2025-11-03T06:30:00Z")));
@@ -132,7 +132,7 @@ fn a_day_that_does_not_exist() {
 }
 
 #[test]
-fn clocks_that_are_put_back_for_a_month_and_others() {
+fn unusual_changes_of_clocks() {
     // Casablanca goes back an hour for Ramadan: on 15 February 2026 and forward again on 22 March.
     assert_eq!(plain("30 2 * * *", "Africa/Casablanca", "2026-02-15", "2026-02-16"), ["2026-02-15T01:30"]);
     assert_eq!(plain("30 2 * * *", "Africa/Casablanca", "2026-03-22", "2026-03-23"), ["2026-03-22T02:00"]);

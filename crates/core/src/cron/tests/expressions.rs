@@ -1,4 +1,4 @@
-//! What expressions mean where no clock is moved.
+//! The meaning of expressions where no clock changes.
 
 use super::{at, instants, timing};
 use crate::cron::{CronExpression, Interval, Pattern, Timing, TimingRules, Zone};
@@ -79,7 +79,7 @@ fn days_of_the_week() {
 }
 
 #[test]
-fn two_restricted_day_fields_mean_either_and_a_star_in_one_means_both() {
+fn day_fields_combine_as_in_vixie_cron() {
     let august = |expression: &str| days(expression, "2026-08-01", "2026-09-01");
     assert_eq!(august("13 * FRI"), ["08-07", "08-13", "08-14", "08-21", "08-28"]);
     assert_eq!(august("L * FRI#1"), ["08-07", "08-31"]);
@@ -149,13 +149,13 @@ fn every(seconds: u64, anchor: &str, rules: TimingRules) -> Timing {
 }
 
 #[test]
-fn an_interval_counts_from_its_anchor_through_any_change_of_clocks() {
+fn an_interval_ignores_changes_of_clocks() {
     let rules = TimingRules { zone: Zone::named("Europe/Berlin").unwrap(), ..TimingRules::default() };
     let timing = every(5_400, "2026-03-28T22:00:00.250Z", rules);
     let all: Vec<String> =
         timing.iter_between(at("2026-03-28T22:00:00Z"), at("2026-03-29T02:30:00Z")).map(|at| at.to_string()).collect();
     assert_eq!(all, ["2026-03-28T22:00:00.250Z", "2026-03-28T23:30:00.250Z", "2026-03-29T01:00:00.250Z"]);
-    // It counts backwards too, as a backfill needs it, but never before its start.
+    // It counts backwards too, for a backfill, but never before its start.
     assert_eq!(timing.next_after(at("2026-03-28T20:00:00Z")), Some(at("2026-03-28T20:30:00.250Z")));
     let mut started = timing;
     started.rules.starts_at = Some(at("2026-03-28T22:00:00.250Z"));

@@ -1,4 +1,4 @@
-//! The ends of time, the rarest dates, and what holds for every expression.
+//! The ends of time, the rarest dates, and properties of every expression.
 
 use proptest::prelude::*;
 
@@ -31,10 +31,9 @@ fn the_rarest_dates_are_found() {
     assert_eq!(berlin.next_after(at("2096-03-01T00:00:00Z")), Some(at("2104-02-29T01:30:00Z")));
 }
 
-/// The last Friday of April at half past midnight is when Egypt leaves out that hour, as long as
-/// nobody decides otherwise.
+/// Egypt puts its clocks forward over this hour on the last Friday of April, by its current rule.
 #[test]
-fn what_always_falls_into_a_gap_is_given_up_soon() {
+fn a_time_that_is_always_in_a_gap_is_given_up_soon() {
     let timing = moved("30 0 ? 4 5L", "Africa/Cairo", DstGap::Skip, DstFold::First);
     let (next, steps) = steps::of(|| timing.next_after(at("2026-01-01T00:00:00Z")));
     assert_eq!(next, None);
@@ -43,7 +42,7 @@ fn what_always_falls_into_a_gap_is_given_up_soon() {
     assert_eq!(shifted.next_after(at("2026-01-01T00:00:00Z")), Some(at("2026-04-23T22:00:00Z")));
 }
 
-/// Clocks that are moved twice a year for the forty years between two of them are passed over.
+/// The search skips the clock changes of the forty years between two such dates.
 #[test]
 fn the_rarest_dates_take_no_more_steps_than_others() {
     for zone in Zone::names() {
@@ -152,13 +151,13 @@ fn times() -> impl Strategy<Value = i64> {
 
 proptest! {
     #[test]
-    fn every_next_is_later_and_none_is_passed_over(timing in timings(), after in times(), nearer in 0.0..1.0_f64) {
+    fn the_next_instant_is_the_first_later_one(timing in timings(), after in times(), nearer in 0.0..1.0_f64) {
         let (next, steps) = steps::of(|| timing.next_after(Timestamp::from_millis(after)));
         prop_assert!(steps <= steps::MOST, "{} steps", steps);
         prop_assume!(next.is_some());
         let next = next.unwrap().as_millis();
         prop_assert!(next > after && next % 1_000 == 0);
-        // From anywhere in between the same one is next.
+        // A search from anywhere in between finds the same one.
         #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "anywhere will do")]
         let between = after + ((next - after - 1) as f64 * nearer) as i64;
         prop_assert_eq!(timing.next_after(Timestamp::from_millis(between)).map(Timestamp::as_millis), Some(next));
@@ -166,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_next_shows_on_the_wall_unless_it_follows_a_gap(timing in timings(), after in times()) {
+    fn the_next_instant_matches_unless_it_follows_a_gap(timing in timings(), after in times()) {
         let Pattern::Cron(cron) = &timing.pattern else { unreachable!() };
         let next = timing.next_after(Timestamp::from_millis(after));
         prop_assume!(next.is_some());
@@ -178,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn the_last_one_before_is_the_one_whose_next_is_later(timing in timings(), from in times(), days in 0..400_i64) {
+    fn the_last_instant_has_no_later_one_in_the_range(timing in timings(), from in times(), days in 0..400_i64) {
         let (from, to) = (Timestamp::from_millis(from), Timestamp::from_millis(from + days * 86_400_000));
         let last = timing.last_between(from, to);
         match last {

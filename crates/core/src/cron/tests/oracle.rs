@@ -1,9 +1,9 @@
-//! The engine against a dumb oracle: every zone, every change of its clocks from 2000 to 2037, and
-//! [`CLASSES`].
+//! Compares the engine with a simple oracle: every zone, every change of its clocks from 2000 to
+//! 2037, and [`CLASSES`].
 //!
-//! Around each change both say which instants fire, for both gap and all fold policies. Zones that
-//! share a change (same instant, same clocks) are checked with every class once and with a few of
-//! them, by turns, in each further zone.
+//! Around each change both compute the instants that fire, for all gap and fold policies. If zones
+//! share a change (same instant, same clocks), the first is checked with every class and each
+//! further one with a few of them, in rotation.
 
 mod classes;
 mod dumb;
@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 use classes::{CLASSES, Change};
 use dumb::{Dumb, Window};
 
-/// Classes for a zone that shares its change with one that had them all.
+/// The number of classes for a zone whose change was checked in another zone.
 const FEW: usize = 4;
 
 /// Seconds before a change from where the search has to jump to it.
@@ -61,7 +61,7 @@ fn changes(zone: &TimeZone) -> Vec<Change> {
     found
 }
 
-/// What asking every fifth day finds is all that the database has, and what the engine goes by.
+/// Asking every fifth day finds every change in the database, and the engine uses the same ones.
 #[test]
 fn no_change_of_clocks_is_overlooked() {
     let database = TimeZoneDatabase::bundled();
@@ -87,7 +87,7 @@ fn no_change_of_clocks_is_overlooked() {
     }
 }
 
-/// The policies that make a difference at a change, and by turns one of those that do not.
+/// The policies that make a difference at a change. The policy that makes none rotates.
 fn policies(cron: &Dumb, change: &Change, turn: usize) -> Vec<(DstGap, DstFold)> {
     let (gaps, folds) = ([DstGap::Shift, DstGap::Skip], [DstFold::First, DstFold::Last, DstFold::Both]);
     if cron.wildcard_hour {
@@ -99,7 +99,7 @@ fn policies(cron: &Dumb, change: &Change, turn: usize) -> Vec<(DstGap, DstFold)>
     }
 }
 
-/// Every zone, its changes in one week of four, and the classes they have to stand.
+/// Checks every zone at its changes in one week of four, with the classes for each.
 fn check(share: i64) -> Tally {
     let database = TimeZoneDatabase::bundled();
     let mut tally = Tally::default();
@@ -110,7 +110,8 @@ fn check(share: i64) -> Tally {
         let found = changes(&rules);
         let zone = Zone::named(&name).unwrap();
         for (number, change) in found.iter().enumerate() {
-            // Shared by change, so that zones with the same change meet in one share.
+            // Divided by the instant of the change, so that zones with the same change are in one
+            // share.
             if change.at / 604_800 % SHARES != share {
                 continue;
             }
@@ -139,7 +140,7 @@ fn check(share: i64) -> Tally {
     tally
 }
 
-/// The instants within the window by both; how many there are.
+/// Compares the instants of both within the window. Returns how many there are.
 fn compare(timing: &Timing, dumb: &Dumb, window: &Window, change: &Change) -> usize {
     let expected = window.fired(dumb, timing.rules.dst_gap, timing.rules.dst_fold);
     let (from, to) = (millis(window.from), Timestamp::from_millis(window.until * 1_000 - 1));
@@ -151,16 +152,15 @@ fn compare(timing: &Timing, dumb: &Dumb, window: &Window, change: &Change) -> us
         assert!(steps <= steps::MOST, "{timing:?} after {second} at {change:?}: {steps} steps");
         next
     };
-    // From inside the window, where the search begins at a change or in the middle of what exists
-    // twice.
+    // From inside the window, where the search begins at a change or in the middle of a fold.
     let size = (change.after - change.before).abs();
     for after in [change.at - 1, change.at, change.at - size / 2, change.at + size / 2, change.at + size - 1] {
         let next = next_after(after).filter(|at| *at <= to).map(|at| at.as_millis() / 1_000);
         let oracle = expected.iter().copied().find(|second| *second > after);
         assert!(next == oracle, "{timing:?} after {after} at {change:?}:\nengine {next:?}\noracle {oracle:?}");
     }
-    // From afar, so that the search has to jump: unless it finds something on the way, it arrives
-    // here.
+    // From afar, so that the search has to jump. It arrives here unless it finds an earlier
+    // instant.
     let next = next_after(window.from - AFAR).map(|at| at.as_millis() / 1_000);
     if next.is_none_or(|second| second >= window.from) {
         let next = next.filter(|second| *second < window.until);
@@ -204,7 +204,7 @@ fn every_zone_and_every_change_of_its_clocks_fourth_share() {
     share(3);
 }
 
-/// Where nothing changes, over all the years: which days match.
+/// Which days match, without clock changes, over all the years.
 #[test]
 fn every_day_of_a_century() {
     let change = Change { at: 1_774_746_000, before: 3_600, after: 7_200 };

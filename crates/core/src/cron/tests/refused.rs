@@ -1,4 +1,4 @@
-//! What is refused, and the sentences that say so.
+//! Refused expressions and zones, and their error messages.
 
 use super::at;
 use crate::cron::{CronError, CronExpression, Interval, Zone, ZoneError};
@@ -58,7 +58,7 @@ fn a_refusal_says_what_to_write_instead() {
 }
 
 #[test]
-fn what_never_matches_is_refused() {
+fn an_expression_that_never_matches_is_refused() {
     for text in [
         "0 0 30 2 *",
         "0 0 31 4 *",
@@ -77,7 +77,7 @@ fn what_never_matches_is_refused() {
 }
 
 #[test]
-fn what_is_no_part_of_the_grammar_is_refused() {
+fn text_outside_of_the_grammar_is_refused() {
     for text in [
         "1,,2 * * * *",
         ",1 * * * *",

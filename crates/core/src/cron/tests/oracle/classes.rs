@@ -1,11 +1,11 @@
 //! Classes of expressions. In braces: local times at a change of clocks, so that every change is
 //! hit.
 //!
-//! `lo` and `hi` bound what is left out or exists twice, `mid` is in its middle; each as `minute
-//! hour` (`{mid}`), or one of both (`{m:mid}`, `{h:mid}`). `{dom}`, `{mon}`, `{dow}` and `{nth}`
-//! are the date of `mid`.
+//! `lo` and `hi` bound the gap or the fold, `mid` is in its middle; each as `minute hour`
+//! (`{mid}`), or one of the two (`{m:mid}`, `{h:mid}`). `{dom}`, `{mon}`, `{dow}` and `{nth}` are
+//! the date of `mid`.
 //!
-//! The example `next` measures with them too.
+//! The example `next` uses them for measurements too.
 
 use jiff::tz::TimeZone;
 
@@ -105,7 +105,7 @@ impl Template {
                 .replace(&format!("{{h:{name}}}"), &hour.to_string());
         }
         let date = TimeZone::UTC
-            .to_datetime(jiff::Timestamp::from_second(mid).expect("invariant: a second of a year there is"))
+            .to_datetime(jiff::Timestamp::from_second(mid).expect("invariant: the second is in a supported year"))
             .date();
         text.replace("{dom}", &date.day().to_string())
             .replace("{mon}", &date.month().to_string())

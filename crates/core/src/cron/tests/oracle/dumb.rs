@@ -1,5 +1,5 @@
-//! The oracle: asks of every minute whether it matches, and of every local time which instants show
-//! it.
+//! The oracle: asks for every minute whether it matches, and for every local time which instants
+//! show it.
 //!
 //! It shares nothing with the engine but the database of time zones: it reads expressions by trying
 //! each value, days by asking the calendar of another library, and zones by looking at the clock of
@@ -16,7 +16,7 @@ use crate::cron::{DstFold, DstGap};
 /// An expression.
 pub(super) struct Dumb {
     seconds: Vec<i64>,
-    /// Of the 1,440 minutes of a day.
+    /// Which of the 1,440 minutes of a day match.
     minutes: Vec<bool>,
     day_of_month: String,
     month: String,
@@ -86,8 +86,7 @@ fn number(text: &str) -> i64 {
     NAMES.iter().find(|(name, _)| *name == text).map_or_else(|| text.parse().unwrap(), |(_, number)| *number)
 }
 
-/// Whether a field of plain values has this value: one walks from the beginning of each range to
-/// its end.
+/// Whether a field of plain values has this value. Walks each range from its beginning to its end.
 fn has(field: &str, value: i64, min: i64, max: i64) -> bool {
     field.split(',').any(|item| {
         let (range, step) = item.split_once('/').unwrap_or((item, "1"));
@@ -152,18 +151,18 @@ fn is_day_of_week(item: &str, date: Date) -> bool {
 /// A local minute: the number of its day in the window's list, and the minute of that day.
 type Local = (usize, usize);
 
-/// A minute of UTC, and what the clock shows in it.
+/// A minute of UTC, and the local time in it.
 struct Minute {
     second: i64,
     local: Local,
     /// Whether the clock shows this for the first and for the last time.
     first: bool,
     last: bool,
-    /// The local minutes that no clock shows and that were jumped over right before.
+    /// The local minutes that were skipped right before.
     left_out: Vec<Local>,
 }
 
-/// Some hours around a change: what the clock shows in every minute.
+/// Some hours around a change, with the local time of every minute.
 pub(super) struct Window {
     pub(super) from: i64,
     pub(super) until: i64,
