@@ -3,9 +3,9 @@
 //!
 //! The API writes and edits schedules. The leader's cron loop reads which of them are due, lets
 //! [`plan`] decide, and writes an [`Advance`]. Every write of a schedule is conditional on its
-//! `revision`, and every write moves the revision: of two decisions that were based on the same
-//! revision, one is lost. The leader's term fences the cron loop's writes too. An occurrence is
-//! (schedule, instant), a primary key, so no instant can fire twice.
+//! `revision`, and raises it. So if two decisions are based on the same revision, one is lost. The
+//! leader's term fences the cron loop's writes too. An occurrence is (schedule, instant), a primary
+//! key, so no instant can fire twice.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::schedules`.
@@ -21,8 +21,8 @@
 //!   by page. `next_check` returns when the next one comes.
 //! - `an_advance_is_one_write`: tasks, records, counters and `next_run_at`, all or nothing. The
 //!   tasks can be claimed.
-//! - `an_advance_whose_task_is_refused_leaves_nothing`: nor do the other advances of the call. They
-//!   can be written once the reason is gone.
+//! - `an_advance_whose_task_is_refused_leaves_nothing`: and neither do the other advances of the
+//!   call. They can be written once the reason is gone.
 //! - `an_advance_needs_the_revision`: of two that were decided by the same read, one is written and
 //!   the other leaves nothing.
 //! - `an_advance_is_fenced_by_the_term`: nothing is written for a lease that another node has held
@@ -36,8 +36,8 @@
 //! - `a_fired_task_is_watched_until_it_finishes`: with its state, until an advance says that it has
 //!   finished.
 //! - `an_advance_of_a_removed_schedule_is_lost`: and no task is made.
-//! - `a_backfill_is_none_of_the_runs`: its tasks count neither towards `run_count` nor `max_runs`,
-//!   and none of its instants is the last run.
+//! - `a_backfill_is_none_of_the_runs`: its tasks count towards neither `run_count` nor `max_runs`,
+//!   and its instants never become the last run.
 //! - `a_key_triggers_one_run`: an advance whose key stands for something else is lost. The key is
 //!   freed if its instant has a record already.
 //! - `a_waiting_occurrence_knows_the_task_of_its_key`: and the key, until it has fired or is
@@ -47,7 +47,7 @@
 //! - `occurrences_page_from_the_newest`: without gap or repeat.
 //! - `old_occurrences_are_pruned`: in small steps; waiting and watched ones stay.
 //!
-//! Every await may be dropped: the call has then happened or not, and nothing stays locked.
+//! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
 mod advance;
 mod occurrence;

@@ -31,8 +31,7 @@ pub struct Advance {
     pub switch: Option<PauseSwitch>,
     /// The trigger under an idempotency key; such an advance is written by itself.
     pub trigger: Option<KeyedTrigger>,
-    /// The edited schedule, apart from what the other fields say; such an advance is written by
-    /// itself.
+    /// The edited schedule, apart from the other fields; such an advance is written by itself.
     pub edited: Option<Box<Schedule>>,
 }
 

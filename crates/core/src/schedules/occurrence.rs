@@ -16,9 +16,9 @@ pub enum OccurrenceOutcome {
     Fired,
     /// It does not run, because of the overlap policy, a pause or the limit of runs.
     Skipped,
-    /// It does not run, because no leader was there at its time.
+    /// It does not run, because there was no leader at its time.
     Missed,
-    /// It does not run by itself, because a later one runs for it.
+    /// It does not run itself, because a later one runs for it.
     Coalesced,
 }
 
@@ -43,7 +43,7 @@ impl OccurrenceOutcome {
         }
     }
 
-    /// The number in the store's column; statements know those of the first two.
+    /// The number in the store's column. SQL statements contain those of the first two.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -54,7 +54,7 @@ impl OccurrenceOutcome {
     }
 }
 
-/// The number of an origin in the store's column; statements know that of a backfill.
+/// The number of an origin in the store's column. SQL statements contain that of a backfill.
 pub const fn origin_code(origin: Origin) -> u8 {
     match origin {
         Origin::Due => 0,

@@ -3,31 +3,32 @@
 //! The leader's cron loop calls [`plan`] with what the store knows and writes the [`Plan`] in one
 //! transaction. The API calls [`trigger`], [`backfill`], [`resume`] and [`withdraw`].
 //!
-//! An occurrence is (schedule, instant) and gets exactly one [`Decision`], or two if it has to
-//! wait: `WaitingOccurrence`, and later the final one. A plan decides at most [`PLAN_MAX`]
-//! instants, and as many that a later one supersedes. Of many instants that do not fire, the rest
-//! is one record, see [`Covers`]. So neither a long outage nor a clock in the year 2200 makes a
-//! plan long.
+//! An occurrence is (schedule, instant). It gets exactly one [`Decision`]. An occurrence that has
+//! to wait gets two: first that it is buffered, later that it fires or is skipped. A plan decides
+//! at most [`PLAN_MAX`] instants, and at most as many that a later one supersedes. If many instants
+//! do not fire, one record covers all beyond the first ones (see [`Covers`]). So neither a long
+//! outage nor a clock in the year 2200 makes a plan long.
 //!
 //! A new decision (`waited` is false) is written only if its occurrence has no record yet. A
-//! decision about an occurrence that waited overwrites the record, as long as that says buffered.
+//! decision about an occurrence that waited overwrites its record, provided the record still says
+//! buffered.
 //!
-//! Waiting occurrences are in the order of [`Origin`] and then of instants, so a backfill never
-//! delays what is due.
+//! Waiting occurrences are ordered by [`Origin`], then by instant. So a backfill never delays due
+//! occurrences.
 //!
 //! # Rules
 //!
 //! - An instant more than [`GRACE_MILLIS`] before now is *late*. Catch-up `none`: late instants are
-//!   missed. `last`: of all due instants only the last fires, the late ones before it are coalesced
+//!   missed. `last`: only the last of all due instants fires, the late ones before it are coalesced
 //!   into it, and late ones before the window are missed. `all`: late ones within the window fire,
 //!   the others are missed.
-//! - What catch-up lets through goes, in order, through the overlap policy. A task is live until it
-//!   has finished; one that waits for its jitter or its retry is live.
+//! - The overlap policy then decides about the instants that catch-up lets through, in order. A
+//!   task is live until it has finished, also while it waits for its jitter or its retry.
 //! - If several are due at once under `cancel_other` or `terminate_other`, the last goes through.
 //!   It supersedes the others and everything that still waits.
-//! - `max_runs` counts every run, manual ones too, but no backfills. It holds back only occurrences
-//!   that come due; a waiting one has its run reserved. When the limit is reached, `next_run_at` is
-//!   none and no further occurrence is recorded.
+//! - `max_runs` counts every run, manual ones too, but no backfills. It stops only occurrences that
+//!   come due; a waiting one has its run reserved. When the limit is reached, `next_run_at` is none
+//!   and no further occurrence is recorded.
 //! - While the schedule is paused, only manual runs fire and only they are decided; [`resume`]
 //!   records the instants that went by.
 //! - `next_run_at` only grows, and the stored one is pinned: it fires even if another release of
@@ -49,8 +50,7 @@ use crate::time::Timestamp;
 pub use planner::{backfill, first, plan, resume, trigger, withdraw};
 pub use reason::OccurrenceReason;
 
-/// The maximum number of occurrences that one plan decides, and of those that wait, apart from
-/// backfills.
+/// The maximum number of occurrences that one plan decides. As many may wait, apart from backfills.
 pub const PLAN_MAX: usize = 1_000;
 
 /// The maximum number of instants of one backfill.
@@ -59,8 +59,8 @@ pub const BACKFILL_MAX: usize = 10_000;
 /// An instant at most this far in the past is on time.
 pub const GRACE_MILLIS: i64 = 1_000;
 
-/// The maximum number of instants in a row without a fired one that are all recorded. Of more, the
-/// first [`PLAN_MAX`] are, and one record covers the rest.
+/// The maximum number of consecutive instants without a fired one that are all recorded. If there
+/// are more, the first [`PLAN_MAX`] are recorded, and one record covers the rest.
 pub const LISTED_MAX: usize = 10_000;
 
 /// What happens to an occurrence whose predecessor is still live.
@@ -70,15 +70,15 @@ pub enum Overlap {
     /// It does not run.
     #[default]
     Skip,
-    /// It waits, but only one does; further ones do not run.
+    /// It waits, if no other one does; otherwise it does not run.
     BufferOne,
-    /// It waits; those that wait run one at a time, in order.
+    /// It waits. Waiting occurrences run one at a time, in order.
     BufferAll,
-    /// The live task is asked to stop, and it runs as soon as that has finished.
+    /// The live task is asked to stop. The occurrence runs as soon as that task has finished.
     CancelOther,
-    /// The live task is ended at once, and it runs now.
+    /// The live task is ended at once, and the occurrence runs now.
     TerminateOther,
-    /// It runs beside it.
+    /// It runs beside the live task.
     AllowAll,
 }
 
@@ -95,7 +95,7 @@ pub enum CatchUp {
     All,
 }
 
-/// What decides the occurrences of a schedule, as its owner wrote it.
+/// The rules that decide a schedule's occurrences, as its owner wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Its instants.
@@ -126,7 +126,7 @@ pub fn reserved(buffered: &[WaitingOccurrence]) -> u64 {
     buffered.iter().filter(|waiting| waiting.origin != Origin::Backfill).count() as u64
 }
 
-/// What a plan is based on, as the store has it.
+/// The stored facts that a plan is based on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanInput {
     /// The first undecided instant; none if there is none to come.
@@ -181,7 +181,7 @@ pub struct Plan {
     pub fired: u64,
     /// To be added to the count of skipped instants.
     pub skipped: u64,
-    /// To be added to the count of missed instants; it includes the coalesced ones.
+    /// To be added to the count of missed instants; this includes the coalesced ones.
     pub missed: u64,
     /// Live tasks to ask to stop.
     pub stop: Vec<TaskId>,

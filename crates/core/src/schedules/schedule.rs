@@ -53,7 +53,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the end of its tasks matters to it.
+    /// Whether it has to know when its tasks end.
     pub fn watches(&self) -> bool {
         self.definition.pause_on_failure || self.definition.spec.overlap != Overlap::AllowAll
     }
@@ -105,8 +105,8 @@ pub struct Progress {
 pub struct ScheduleSnapshot {
     /// The schedule.
     pub schedule: Schedule,
-    /// The occurrences that wait: the first [`PLAN_MAX`](super::plan::PLAN_MAX), in the order in
-    /// which they leave.
+    /// The first [`PLAN_MAX`](super::plan::PLAN_MAX) waiting occurrences, in the order in which
+    /// they leave the buffer.
     pub buffered: Vec<WaitingOccurrence>,
     /// Its tasks that are not known to have finished: the oldest
     /// [`PLAN_MAX`](super::plan::PLAN_MAX).
@@ -134,7 +134,7 @@ pub struct Promise {
     pub key: Option<String>,
 }
 
-/// A task of a schedule whose end matters.
+/// A task whose end the schedule has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchedTask {
     /// The instant it was made for.

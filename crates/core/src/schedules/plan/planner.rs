@@ -20,7 +20,7 @@ pub fn plan(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) -> P
         planner.without_due(Planner::release_waiting);
         return planner.end();
     }
-    // Where a later occurrence replaces a waiting one, the later one has to be seen first.
+    // If later occurrences replace waiting ones, decide the later ones first.
     if matches!(spec.overlap, Overlap::CancelOther | Overlap::TerminateOther) {
         planner.decide_due();
         planner.release_waiting();
@@ -32,9 +32,9 @@ pub fn plan(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) -> P
     planner.end()
 }
 
-/// Decides about a run that a client triggers at `now`. The time, a pause and `max_runs` do not
-/// matter; the overlap policy does. The instant of the occurrence is the first millisecond from
-/// `now` on that is after the `newest` record and is no instant of the schedule.
+/// Decides about a run that a client triggers at `now`. It ignores the time, a pause and
+/// `max_runs`, but follows the overlap policy. The instant of the occurrence is the first
+/// millisecond from `now` on that is after the `newest` record and is no instant of the schedule.
 pub fn trigger(id: ScheduleId, spec: &Spec, known: &PlanInput, newest: Option<Timestamp>, now: Timestamp) -> Plan {
     let is_taken = |at: &Timestamp| {
         let before = Timestamp::from_millis(at.as_millis().saturating_sub(1));
@@ -181,7 +181,7 @@ impl<'a> Planner<'a> {
         self.spec.runs_left(self.run_count, self.waiting.len() as u64) == 0
     }
 
-    /// Runs `step` as if no occurrence waited that the pause holds back.
+    /// Runs `step` without the waiting occurrences that the pause holds back.
     fn without_due(&mut self, step: impl FnOnce(&mut Self)) {
         let by_hand = self.waiting.partition_point(|waiting| waiting.origin == Origin::Due);
         let triggered = self.waiting.split_off(by_hand);
@@ -221,8 +221,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Keeps the last waiting occurrence. Several wait only if the policy was another one before;
-    /// each would replace the one before it.
+    /// Keeps the last waiting occurrence. Several wait only if the policy has changed; each would
+    /// replace the one before it.
     fn keep_the_last(&mut self) {
         let Some(last) = self.waiting.iter().copied().max_by_key(|waiting| waiting.instant) else { return };
         for waiting in std::mem::replace(&mut self.waiting, VecDeque::from([last])) {
@@ -383,7 +383,7 @@ impl<'a> Planner<'a> {
         // A fired decision without a time would make no task, and its record would say it did.
         debug_assert_eq!(decision.outcome == OccurrenceOutcome::Fired, decision.execute_at.is_some());
         // Waiting occurrences have a record of their own; one record cannot stand for many.
-        debug_assert!(decision.covers.is_none() || !decision.waited, "one that waited covers no others");
+        debug_assert!(decision.covers.is_none() || !decision.waited, "an occurrence that waited covers no others");
         let count = decision.covers.map_or(1, |covers| covers.at_least);
         match decision.outcome {
             OccurrenceOutcome::Fired => self.plan.fired += count,

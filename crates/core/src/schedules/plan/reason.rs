@@ -1,10 +1,10 @@
-//! Why occurrences had their outcomes: one table of words and sentences.
+//! Why occurrences have their outcomes: one table of words and sentences.
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal: $sentence:literal,)+) => {
-        /// Why an occurrence had its outcome.
+        /// Why an occurrence has its outcome.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum OccurrenceReason {
@@ -29,7 +29,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason of this word.
+            /// The reason with this word.
             pub fn from_name(name: &str) -> Option<OccurrenceReason> {
                 Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
             }

@@ -56,8 +56,8 @@ fn backfilled(instant: &str) -> WaitingOccurrence {
     WaitingOccurrence { instant: at(instant), origin: Origin::Backfill }
 }
 
-/// The decisions of a plan, written short: `10:00 fired on_time`.
-fn said(plan: &Plan) -> Vec<String> {
+/// The decisions of a plan in short form: `10:00 fired on_time`.
+fn summary(plan: &Plan) -> Vec<String> {
     plan.decisions
         .iter()
         .map(|d| {
@@ -78,7 +78,7 @@ fn before_its_time_nothing_happens() {
 #[test]
 fn at_its_time_it_fires_and_moves_on() {
     let plan = plan(id(), &minutely(), &due("10:00:00"), at("10:00:00"));
-    assert_eq!(said(&plan), ["10:00 fired on_time"]);
+    assert_eq!(summary(&plan), ["10:00 fired on_time"]);
     assert_eq!(plan.decisions[0].execute_at, Some(at("10:00:00")));
     assert_eq!((plan.next_run_at, plan.fired, plan.more), (Some(at("10:01:00")), 1, false));
 }
@@ -96,8 +96,8 @@ fn jitter_moves_the_task_and_not_the_occurrence() {
 #[test]
 fn a_second_late_is_on_time_and_more_is_late() {
     let none = Spec { catchup: CatchUp::None, ..minutely() };
-    assert_eq!(said(&plan(id(), &none, &due("10:00:00"), at("10:00:01"))), ["10:00 fired on_time"]);
-    assert_eq!(said(&plan(id(), &none, &due("10:00:00"), at("10:00:01.001"))), ["10:00 missed no_catch_up"]);
+    assert_eq!(summary(&plan(id(), &none, &due("10:00:00"), at("10:00:01"))), ["10:00 fired on_time"]);
+    assert_eq!(summary(&plan(id(), &none, &due("10:00:00"), at("10:00:01.001"))), ["10:00 missed no_catch_up"]);
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn catching_up_none_last_and_all() {
         plan(id(), &spec, &due("10:00:00"), at("10:05:00.500"))
     };
     let none = late(CatchUp::None);
-    assert_eq!(said(&none)[4..], ["10:04 missed no_catch_up", "10:05 fired on_time"]);
+    assert_eq!(summary(&none)[4..], ["10:04 missed no_catch_up", "10:05 fired on_time"]);
     assert_eq!((none.missed, none.fired, none.decisions.len()), (5, 1, 6));
     let last = late(CatchUp::Last);
     assert_eq!(
-        said(&last),
+        summary(&last),
         [
             "10:00 missed outside_window",
             "10:01 missed outside_window",
@@ -124,7 +124,7 @@ fn catching_up_none_last_and_all() {
     assert_eq!((last.missed, last.fired), (5, 1));
     let all = late(CatchUp::All);
     assert_eq!(
-        said(&all)[2..],
+        summary(&all)[2..],
         ["10:02 missed outside_window", "10:03 fired caught_up", "10:04 fired caught_up", "10:05 fired on_time"]
     );
     for plan in [none, last, all] {
@@ -133,10 +133,10 @@ fn catching_up_none_last_and_all() {
 }
 
 #[test]
-fn the_last_one_runs_late_if_none_is_on_time_and_not_outside_the_window() {
+fn the_last_late_instant_within_the_window_fires() {
     let decided = |window| {
         let spec = Spec { catchup_window_millis: window, ..minutely() };
-        said(&plan(id(), &spec, &due("10:04:00"), at("10:05:30")))
+        summary(&plan(id(), &spec, &due("10:04:00"), at("10:05:30")))
     };
     assert_eq!(decided(3_600_000), ["10:04 coalesced left_to_last", "10:05 fired caught_up"]);
     assert_eq!(decided(30_000), ["10:04 missed outside_window", "10:05 fired caught_up"]);
@@ -154,24 +154,24 @@ fn overlapping(overlap: Overlap, known: PlanInput) -> Plan {
 #[test]
 fn overlap_skip() {
     let plan = overlapping(Overlap::Skip, due("10:00:00"));
-    assert_eq!(said(&plan), ["10:00 skipped previous_live", "10:01 skipped previous_live"]);
+    assert_eq!(summary(&plan), ["10:00 skipped previous_live", "10:01 skipped previous_live"]);
     assert_eq!((plan.skipped, plan.fired), (2, 0));
-    // Without a live task the first fires and is itself what the second finds.
+    // Without a live task the first fires, and its task is live when the second is decided.
     let idle = Spec { catchup: CatchUp::All, ..minutely() };
     let plan = super::plan(id(), &idle, &due("10:00:00"), at("10:01:00"));
-    assert_eq!(said(&plan), ["10:00 fired caught_up", "10:01 skipped previous_live"]);
+    assert_eq!(summary(&plan), ["10:00 fired caught_up", "10:01 skipped previous_live"]);
 }
 
 #[test]
 fn overlap_buffer_one() {
     let plan = overlapping(Overlap::BufferOne, due("10:00:00"));
-    assert_eq!(said(&plan), ["10:00 buffered waits_for_previous", "10:01 skipped one_waits"]);
+    assert_eq!(summary(&plan), ["10:00 buffered waits_for_previous", "10:01 skipped one_waits"]);
     assert!(!plan.more);
     let known =
         PlanInput { next_run_at: Some(at("10:02:00")), buffered: vec![waiting("10:00:00")], ..PlanInput::default() };
     let spec = Spec { overlap: Overlap::BufferOne, ..minutely() };
     let plan = super::plan(id(), &spec, &known, at("10:01:30"));
-    assert_eq!(said(&plan), ["10:00 waited fired previous_ended"]);
+    assert_eq!(summary(&plan), ["10:00 waited fired previous_ended"]);
     assert_eq!(plan.decisions[0].execute_at, Some(at("10:01:30")), "not before now");
 }
 
@@ -179,10 +179,10 @@ fn overlap_buffer_one() {
 fn overlap_buffer_all() {
     let known = PlanInput { buffered: vec![waiting("09:58:00"), waiting("09:59:00")], ..due("10:00:00") };
     let plan = overlapping(Overlap::BufferAll, known.clone());
-    assert_eq!(said(&plan), ["10:00 buffered waits_for_previous", "10:01 buffered waits_for_previous"]);
+    assert_eq!(summary(&plan), ["10:00 buffered waits_for_previous", "10:01 buffered waits_for_previous"]);
     let spec = Spec { overlap: Overlap::BufferAll, catchup: CatchUp::All, ..minutely() };
     let plan = super::plan(id(), &spec, &known, at("10:00:00"));
-    assert_eq!(said(&plan), ["09:58 waited fired previous_ended", "10:00 buffered waits_for_previous"]);
+    assert_eq!(summary(&plan), ["09:58 waited fired previous_ended", "10:00 buffered waits_for_previous"]);
 }
 
 #[test]
@@ -192,35 +192,39 @@ fn a_buffer_is_bounded() {
         .map(|n| WaitingOccurrence { instant: at("00:00:00").plus_millis(n * 1_000), origin: Origin::Due })
         .collect();
     let plan = overlapping(Overlap::BufferAll, PlanInput { buffered, ..due("10:00:00") });
-    assert_eq!(said(&plan), ["10:00 skipped buffer_full", "10:01 skipped buffer_full"]);
+    assert_eq!(summary(&plan), ["10:00 skipped buffer_full", "10:01 skipped buffer_full"]);
 }
 
 #[test]
 fn overlap_cancel_other() {
     let plan = overlapping(Overlap::CancelOther, due("10:00:00"));
-    assert_eq!(said(&plan), ["10:00 skipped superseded", "10:01 buffered waits_for_stop"]);
+    assert_eq!(summary(&plan), ["10:00 skipped superseded", "10:01 buffered waits_for_stop"]);
     assert_eq!((plan.stop.as_slice(), plan.end.as_slice()), (&[task(1)][..], &[][..]));
 
     let spec = Spec { overlap: Overlap::CancelOther, ..minutely() };
     let stopping = LiveTask { stop_requested: true, ..live(1) };
     let known = PlanInput { buffered: vec![waiting("10:01:00")], live: vec![stopping], ..due("10:02:00") };
     let plan = super::plan(id(), &spec, &known, at("10:01:30"));
-    assert!(plan.is_empty(&known), "it was asked and has not stopped: {plan:?}");
+    assert!(plan.is_empty(&known), "the live task was asked to stop and has not stopped: {plan:?}");
     let forgotten = PlanInput { live: vec![live(1)], ..known.clone() };
-    assert_eq!(super::plan(id(), &spec, &forgotten, at("10:01:30")).stop, [task(1)], "asked until it is known");
+    assert_eq!(
+        super::plan(id(), &spec, &forgotten, at("10:01:30")).stop,
+        [task(1)],
+        "asked again until the request is stored"
+    );
     let plan = super::plan(id(), &spec, &known, at("10:02:00"));
-    assert_eq!(said(&plan), ["10:01 waited skipped superseded", "10:02 buffered waits_for_stop"]);
+    assert_eq!(summary(&plan), ["10:01 waited skipped superseded", "10:02 buffered waits_for_stop"]);
     let stopped = PlanInput { live: Vec::new(), ..known };
     let plan = super::plan(id(), &spec, &stopped, at("10:01:30"));
-    assert_eq!(said(&plan), ["10:01 waited fired previous_ended"]);
+    assert_eq!(summary(&plan), ["10:01 waited fired previous_ended"]);
     let plan = super::plan(id(), &spec, &stopped, at("10:02:00"));
-    assert_eq!(said(&plan), ["10:01 waited skipped superseded", "10:02 fired on_time"]);
+    assert_eq!(summary(&plan), ["10:01 waited skipped superseded", "10:02 fired on_time"]);
 }
 
 #[test]
 fn overlap_terminate_other() {
     let plan = overlapping(Overlap::TerminateOther, due("10:00:00"));
-    assert_eq!(said(&plan), ["10:00 skipped superseded", "10:01 fired on_time"]);
+    assert_eq!(summary(&plan), ["10:00 skipped superseded", "10:01 fired on_time"]);
     assert_eq!((plan.stop.as_slice(), plan.end.as_slice()), (&[][..], &[task(1)][..]));
 }
 
@@ -229,7 +233,7 @@ fn overlap_allow_all() {
     let known = PlanInput { buffered: vec![waiting("09:59:00"), backfilled("08:00:00")], ..due("10:00:00") };
     let plan = overlapping(Overlap::AllowAll, known);
     assert_eq!(
-        said(&plan),
+        summary(&plan),
         [
             "09:59 waited fired overlap_allowed",
             "10:00 fired caught_up",
@@ -239,9 +243,9 @@ fn overlap_allow_all() {
     );
 }
 
-/// Somebody edited the policy while several waited.
+/// The policy was edited while several waited.
 #[test]
-fn of_several_that_wait_the_last_takes_over() {
+fn the_last_waiting_occurrence_takes_over() {
     let by_hand = WaitingOccurrence { origin: Origin::Manual, ..waiting("09:58:30") };
     let buffered = vec![waiting("09:58:00"), waiting("09:59:00"), by_hand, backfilled("08:00:00")];
     let superseded = ["09:58 waited skipped superseded", "09:58 waited skipped superseded"];
@@ -252,7 +256,7 @@ fn of_several_that_wait_the_last_takes_over() {
     ] {
         let known = PlanInput { buffered: buffered.clone(), live: live_until_now.clone(), ..due("10:00:00") };
         let plan = super::plan(id(), &Spec { overlap, ..minutely() }, &known, at("09:59:30"));
-        assert_eq!(said(&plan), superseded.into_iter().chain(then).collect::<Vec<_>>(), "{overlap:?}");
+        assert_eq!(summary(&plan), superseded.into_iter().chain(then).collect::<Vec<_>>(), "{overlap:?}");
         let ended: Vec<_> = live_until_now.iter().map(|live| live.task).collect();
         let in_the_way = if overlap == Overlap::CancelOther { &plan.stop } else { &plan.end };
         assert_eq!(in_the_way, &ended, "{overlap:?}");
@@ -260,7 +264,7 @@ fn of_several_that_wait_the_last_takes_over() {
 }
 
 #[test]
-fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
+fn a_backfill_fires_after_due_instants_one_at_a_time() {
     let buffered = vec![backfilled("07:00:00"), backfilled("08:00:00")];
     let known = PlanInput { buffered, ..due("10:00:00") };
     for overlap in
@@ -268,9 +272,9 @@ fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
     {
         let spec = Spec { overlap, ..minutely() };
         let plan = super::plan(id(), &spec, &known, at("10:00:00"));
-        assert_eq!(said(&plan), ["10:00 fired on_time"], "{overlap:?}");
+        assert_eq!(summary(&plan), ["10:00 fired on_time"], "{overlap:?}");
         let plan = super::plan(id(), &spec, &known, at("09:59:00"));
-        assert_eq!(said(&plan), ["07:00 waited fired backfilled"], "{overlap:?}");
+        assert_eq!(summary(&plan), ["07:00 waited fired backfilled"], "{overlap:?}");
         assert!(!plan.more);
         let busy = PlanInput { live: vec![live(1)], ..known.clone() };
         assert!(super::plan(id(), &spec, &busy, at("09:59:00")).is_empty(&busy), "{overlap:?}");
@@ -282,45 +286,49 @@ fn only_backfills_are_withdrawn() {
     let by_hand = WaitingOccurrence { origin: Origin::Manual, ..waiting("09:58:00") };
     let buffered = vec![waiting("09:59:00"), by_hand, backfilled("07:00:00"), backfilled("08:00:00")];
     let plan = withdraw(&PlanInput { buffered, live: vec![live(1)], ..due("10:00:00") });
-    assert_eq!(said(&plan), ["07:00 waited skipped withdrawn", "08:00 waited skipped withdrawn"]);
+    assert_eq!(summary(&plan), ["07:00 waited skipped withdrawn", "08:00 waited skipped withdrawn"]);
     assert_eq!((plan.skipped, plan.next_run_at, plan.stop.len()), (0, Some(at("10:00:00")), 0));
 }
 
 #[test]
-fn a_pause_does_not_hold_what_was_asked_for_by_hand() {
+fn a_pause_does_not_hold_manual_runs() {
     let by_hand = WaitingOccurrence { origin: Origin::Manual, ..waiting("09:58:00") };
     for overlap in [Overlap::BufferOne, Overlap::BufferAll, Overlap::CancelOther] {
         let spec = Spec { paused: true, overlap, ..minutely() };
         let known = PlanInput { buffered: vec![waiting("09:59:00"), by_hand], ..due("10:00:00") };
         let plan = super::plan(id(), &spec, &known, at("12:00:00"));
-        assert_eq!(said(&plan), ["09:58 waited fired previous_ended"], "{overlap:?}");
+        assert_eq!(summary(&plan), ["09:58 waited fired previous_ended"], "{overlap:?}");
         assert_eq!((plan.next_run_at, plan.more), (Some(at("10:00:00")), false));
         let busy = PlanInput { live: vec![live(1)], ..known.clone() };
-        assert_eq!(said(&super::plan(id(), &spec, &busy, at("12:00:00"))), [""; 0], "{overlap:?}");
-        // What is due waits because of the pause, and not for a task.
+        assert_eq!(summary(&super::plan(id(), &spec, &busy, at("12:00:00"))), [""; 0], "{overlap:?}");
+        // Due occurrences wait because of the pause, and not for a task.
         let known = PlanInput { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
-        assert_eq!(said(&trigger(id(), &spec, &known, None, at("12:00:00"))), ["12:00 fired triggered"], "{overlap:?}");
+        assert_eq!(
+            summary(&trigger(id(), &spec, &known, None, at("12:00:00"))),
+            ["12:00 fired triggered"],
+            "{overlap:?}"
+        );
     }
 }
 
 #[test]
-fn runs_by_hand_that_wait_are_reserved_too() {
+fn waiting_manual_runs_are_reserved_too() {
     let by_hand = |instant| WaitingOccurrence { origin: Origin::Manual, ..waiting(instant) };
     let spec = Spec { max_runs: Some(3), overlap: Overlap::BufferAll, ..minutely() };
     let buffered = vec![by_hand("09:58:00"), by_hand("09:59:00")];
     let known = PlanInput { run_count: 1, buffered, live: vec![live(1)], ..due("10:00:00") };
     let plan = plan(id(), &spec, &known, at("10:00:00"));
-    assert_eq!((said(&plan), plan.next_run_at), (Vec::new(), None), "three runs were made or wait");
+    assert_eq!((summary(&plan), plan.next_run_at), (Vec::new(), None), "three runs were made or wait");
 }
 
 #[test]
-fn a_pause_holds_everything_and_what_went_by_is_skipped() {
+fn instants_during_a_pause_are_skipped() {
     let known = PlanInput { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
     let paused = Spec { paused: true, ..minutely() };
     let plan = plan(id(), &paused, &known, at("12:00:00"));
     assert!(plan.is_empty(&known) && !plan.more, "{plan:?}");
     let plan = resume(id(), &minutely(), &known, at("10:02:00"));
-    assert_eq!(said(&plan), ["10:00 skipped paused", "10:01 skipped paused", "10:02 skipped paused"]);
+    assert_eq!(summary(&plan), ["10:00 skipped paused", "10:01 skipped paused", "10:02 skipped paused"]);
     assert_eq!((plan.next_run_at, plan.skipped), (Some(at("10:03:00")), 3));
     let long = resume(id(), &minutely(), &known, at("10:02:00").plus_millis(365 * 86_400_000));
     assert_eq!(long.decisions.len(), PLAN_MAX);
@@ -333,26 +341,26 @@ fn a_pause_holds_everything_and_what_went_by_is_skipped() {
 fn after_max_runs_it_has_ended() {
     let spec = Spec { max_runs: Some(3), overlap: Overlap::AllowAll, catchup: CatchUp::All, ..minutely() };
     let plan = plan(id(), &spec, &PlanInput { run_count: 1, ..due("10:00:00") }, at("10:05:00"));
-    assert_eq!(said(&plan), ["10:00 fired caught_up", "10:01 fired caught_up"]);
+    assert_eq!(summary(&plan), ["10:00 fired caught_up", "10:01 fired caught_up"]);
     assert_eq!((plan.next_run_at, plan.more), (None, false));
     let over = super::plan(id(), &spec, &PlanInput { run_count: 3, ..due("10:00:00") }, at("10:05:00"));
-    assert_eq!((said(&over), over.next_run_at), (Vec::<String>::new(), None));
+    assert_eq!((summary(&over), over.next_run_at), (Vec::<String>::new(), None));
     assert_eq!(first(&spec, 3, at("10:00:00")), None);
     assert_eq!(first(&spec, 2, at("10:00:00")), Some(at("10:01:00")));
 }
 
 #[test]
-fn what_waits_has_its_run_reserved() {
+fn a_waiting_occurrence_has_its_run_reserved() {
     let spec = Spec { max_runs: Some(2), overlap: Overlap::BufferAll, catchup: CatchUp::All, ..minutely() };
     let known = PlanInput { run_count: 1, live: vec![live(1)], ..due("10:00:00") };
     let plan = plan(id(), &spec, &known, at("10:05:00"));
-    assert_eq!(said(&plan), ["10:00 buffered waits_for_previous"]);
+    assert_eq!(summary(&plan), ["10:00 buffered waits_for_previous"]);
     assert_eq!(plan.next_run_at, None);
-    // Somebody lowered the limit, or used it up by hand.
+    // The limit was lowered, or used up by manual runs.
     let known =
         PlanInput { run_count: 2, buffered: vec![waiting("10:00:00"), backfilled("09:00:00")], ..PlanInput::default() };
     let plan = super::plan(id(), &spec, &known, at("10:05:00"));
-    assert_eq!(said(&plan), ["10:00 waited skipped runs_used_up", "09:00 waited fired backfilled"]);
+    assert_eq!(summary(&plan), ["10:00 waited skipped runs_used_up", "09:00 waited fired backfilled"]);
 }
 
 #[test]
@@ -360,7 +368,7 @@ fn an_end_ends_it() {
     let mut spec = minutely();
     spec.timing.rules.ends_at = Some(at("10:01:00"));
     let plan = plan(id(), &spec, &due("10:01:00"), at("10:01:00"));
-    assert_eq!((said(&plan), plan.next_run_at), (vec!["10:01 fired on_time".to_owned()], None));
+    assert_eq!((summary(&plan), plan.next_run_at), (vec!["10:01 fired on_time".to_owned()], None));
 }
 
 #[test]
@@ -368,12 +376,12 @@ fn a_trigger_fires_now_whatever_the_time() {
     let spec = Spec { paused: true, max_runs: Some(1), jitter_millis: 60_000, ..minutely() };
     let known = PlanInput { run_count: 1, ..due("10:05:00") };
     let plan = trigger(id(), &spec, &known, None, at("10:00:30.123"));
-    assert_eq!(said(&plan), ["10:00 fired triggered"]);
+    assert_eq!(summary(&plan), ["10:00 fired triggered"]);
     let now = at("10:00:30.123");
     assert_eq!(plan.decisions[0].instant, now);
     assert_eq!(plan.decisions[0].execute_at, Some(now));
     assert_eq!((plan.decisions[0].origin, plan.next_run_at), (Origin::Manual, known.next_run_at));
-    // It is never taken for an occurrence by time.
+    // Its instant is never one of the schedule's own.
     let plan = trigger(id(), &minutely(), &due("10:00:00"), None, at("10:00:00"));
     assert_eq!(plan.decisions[0].instant, at("10:00:00.001"));
     assert_eq!(plan.next_run_at, Some(at("10:00:00")));
@@ -391,7 +399,7 @@ fn a_trigger_fires_now_whatever_the_time() {
 }
 
 #[test]
-fn a_trigger_keeps_to_the_overlap_policy() {
+fn a_trigger_follows_the_overlap_policy() {
     for (overlap, expected, stop, end) in [
         (Overlap::Skip, "10:00 skipped previous_live", vec![], vec![]),
         (Overlap::BufferOne, "10:00 buffered waits_for_previous", vec![], vec![]),
@@ -402,7 +410,7 @@ fn a_trigger_keeps_to_the_overlap_policy() {
     ] {
         let known = PlanInput { live: vec![live(1)], ..due("10:05:00") };
         let plan = trigger(id(), &Spec { overlap, ..minutely() }, &known, None, at("10:00:30"));
-        assert_eq!((said(&plan), plan.stop, plan.end), (vec![expected.to_owned()], stop, end), "{overlap:?}");
+        assert_eq!((summary(&plan), plan.stop, plan.end), (vec![expected.to_owned()], stop, end), "{overlap:?}");
     }
 }
 
@@ -424,7 +432,8 @@ fn a_backfill_is_bounded() {
     );
 }
 
-/// Plan after plan until there is no more: the decisions, and how many plans there were.
+/// Makes plans until there is nothing more to decide. Returns the decisions and the number of
+/// plans.
 fn until_done(spec: &Spec, mut known: PlanInput, now: Timestamp) -> (Vec<Decision>, usize) {
     let mut decisions = Vec::new();
     for plans in 1..100 {
@@ -472,11 +481,11 @@ fn a_clock_in_the_year_2200_neither_loops_nor_fills_the_store() {
         assert!(first.iter().all(|d| d.outcome == OccurrenceOutcome::Missed && d.covers.is_none()));
         let covers = rest[0].covers.unwrap();
         assert_eq!((rest[0].outcome, covers.at_least), (OccurrenceOutcome::Missed, 10_001));
-        // Nothing is left out between what one record stands for and the next.
+        // The next record begins where the covered instants end.
         assert_eq!(rest[1].instant, Timestamp::from_millis(covers.until.as_millis() / 1_000 * 1_000));
         assert_eq!(rest.last().unwrap().instant, now);
     }
-    // A window of years, of which only the last is wanted, is passed over as well.
+    // A window of years, of which only the last instant fires, takes as few plans.
     let spec = Spec { catchup_window_millis: u64::MAX, ..secondly() };
     let (decisions, plans) = until_done(&spec, due("10:00:00"), now);
     assert_eq!((plans, decisions.len()), (2, PLAN_MAX + 1));

@@ -1,5 +1,5 @@
-//! Random lives of a schedule: turns at any time, tasks that end at any time, edits, pauses and
-//! triggers; and what holds in all of them.
+//! Random lives of a schedule: plans at any time, tasks that end at any time, edits, pauses and
+//! triggers; and the properties that all of them have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use super::*;
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Time passes, and the schedule has its turns.
+    /// Time passes, and the schedule is planned.
     Pass(i64),
-    /// The oldest live task comes to rest.
+    /// The oldest live task finishes.
     Ends,
-    /// Those that were asked to stop have stopped.
+    /// The tasks that were asked to stop have stopped.
     Stopped,
     Trigger,
     Pause,
@@ -67,7 +67,7 @@ struct Life {
     records: BTreeMap<Timestamp, Decision>,
     tasks: u128,
     fired: u64,
-    /// Whether the overlap policy has always been one that lets one task live at a time.
+    /// Whether every overlap policy so far allowed only one live task at a time.
     strict: bool,
 }
 
@@ -89,7 +89,7 @@ impl Life {
             assert_eq!(
                 before.map(|before| before.outcome),
                 decision.waited.then_some(OccurrenceOutcome::Buffered),
-                "only what waits is decided again: {decision:?}"
+                "only a waiting occurrence is decided again: {decision:?}"
             );
             self.known.buffered.retain(|waiting| waiting.instant != decision.instant);
             match decision.outcome {
@@ -113,7 +113,7 @@ impl Life {
         assert!(!self.strict || self.known.live.len() <= 1, "two live tasks: {:?}", self.known.live);
     }
 
-    fn turns(&mut self) {
+    fn plan_all(&mut self) {
         for _ in 0..20 {
             let plan = plan(id(), &self.spec, &self.known, self.now);
             let more = plan.more;
@@ -122,14 +122,14 @@ impl Life {
                 return;
             }
         }
-        panic!("more and more turns");
+        panic!("twenty plans were not enough");
     }
 
     fn act(&mut self, act: &Act) {
         match act {
             Act::Pass(millis) => {
                 self.now = self.now.plus_millis(*millis);
-                self.turns();
+                self.plan_all();
             }
             Act::Ends => {
                 if !self.known.live.is_empty() {
@@ -210,13 +210,13 @@ proptest! {
                 prop_assert!(covered, "{} has no record", instant);
             }
         }
-        // When each comes to rest and nothing new comes, nothing is left waiting.
+        // When every task finishes and nothing new is due, no occurrence is left waiting.
         life.spec.paused = false;
         life.known.next_run_at = None;
         while !life.known.buffered.is_empty() {
             life.known.live.clear();
             let before = life.known.buffered.len();
-            life.turns();
+            life.plan_all();
             prop_assert!(life.known.buffered.len() < before, "{:?}", life.known);
         }
         if let Some(max) = life.spec.max_runs {
