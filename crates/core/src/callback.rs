@@ -1,8 +1,8 @@
-//! What a webhook may be: its URL and the extra headers that a submitter gives it.
+//! Checks a webhook: its URL and the extra headers that a submitter gives it.
 //!
-//! The API calls this at submission, and the worker again before it calls. A URL is parsed once, by
-//! the rules that browsers follow, and only the canonical form is kept. So no later reader finds
-//! another host in it.
+//! The API calls this at submission, and the worker again before each request. A URL is parsed
+//! once, by the rules that browsers follow, and only the canonical form is kept. So no later reader
+//! finds another host in it.
 
 use url::{Host, Url};
 
@@ -17,10 +17,10 @@ pub enum CallbackFault {
     /// Not a URL, or one with blanks or control characters in it.
     #[error("must be an absolute URL")]
     NotAUrl,
-    /// A scheme we do not speak.
+    /// A scheme other than HTTP and HTTPS.
     #[error("must begin with http:// or https://")]
     Scheme,
-    /// A user name or password: credentials belong into a header.
+    /// A user name or password: credentials belong in a header.
     #[error("must not carry a user name or password; use a callback header")]
     UserInfo,
     /// Port zero.
@@ -38,15 +38,15 @@ pub enum CallbackFault {
 }
 
 /// Checks a callback URL. Returns its canonical form, without a fragment, and its target
-/// `scheme://host:port`, by which concurrency is counted and breakers are kept. The trailing dot of
-/// an absolute name is no part of the target: the name is the same machine with and without it. It
-/// stays in the URL, where it keeps resolvers from completing the name.
+/// `scheme://host:port`. Slots and breakers are kept by target. The target omits the trailing dot
+/// of an absolute name, since both names are the same machine. The URL keeps the dot, which stops
+/// resolvers from completing the name.
 pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     if text.chars().count() > limits::URL {
         return Err(CallbackFault::TooLong);
     }
-    // The parser would drop blanks and turn backslashes, and two readers of the text would see two
-    // URLs.
+    // The parser would drop blanks and turn backslashes into slashes, so two readers of the text
+    // would see two URLs.
     if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
         return Err(CallbackFault::NotAUrl);
     }
@@ -54,8 +54,8 @@ pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(CallbackFault::Scheme);
     }
-    // The same holds for too few or too many slashes: not every reader takes `http:a` and
-    // `http:///a` for the host `a`.
+    // The same applies to too few or too many slashes: not every reader sees the host `a` in
+    // `http:a` and `http:///a`.
     if text[url.scheme().len()..].strip_prefix("://").is_none_or(|rest| rest.starts_with('/')) {
         return Err(CallbackFault::NotAUrl);
     }
@@ -104,8 +104,8 @@ pub fn check_header(name: &str, value: &str) -> Result<(), CallbackFault> {
     }
 }
 
-/// Whether a header is reserved: it belongs to the connection, to the body, or to what we promise
-/// receivers.
+/// Whether a header is reserved: for the connection, for the body, or for the headers that we
+/// promise receivers.
 pub fn reserved_header(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "connection",
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_ours_and_of_the_connection_are_reserved() {
+    fn our_headers_and_those_of_the_connection_are_reserved() {
         for name in [
             "Host",
             "content-length",

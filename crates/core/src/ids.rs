@@ -11,7 +11,7 @@ use uuid::fmt::Hyphenated;
 
 use crate::time::Timestamp;
 
-/// A text that is not an id of the kind that was asked for.
+/// A text that is not an id of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be {prefix} followed by a UUID in lower case")]
 pub struct NotAnId {
@@ -147,8 +147,7 @@ impl RunId {
     }
 }
 
-/// One incarnation of a process: random, never a hostname, so that a restarted node is another
-/// node.
+/// The id of one process. It is random, never a hostname: a restarted node is another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(u64);
 
@@ -158,7 +157,7 @@ impl NodeId {
         Self(number)
     }
 
-    /// A fresh incarnation. Sixty-three random bits, so that it fits a signed column.
+    /// A fresh id: 63 random bits, which fit a signed column.
     pub fn random() -> Self {
         Self(Uuid::new_v4().as_u64_pair().0 >> 1)
     }

@@ -1,9 +1,9 @@
-//! Which addresses a request on a submitter's behalf may go to.
+//! The addresses that a request on a submitter's behalf may go to.
 //!
-//! Everything that is not plainly on the public internet is forbidden unless the operator has
-//! listed it: loopback, private and link-local networks (cloud metadata lives there), and the
-//! ranges through which an IPv6 address stands for an IPv4 one. Pure; the worker applies it to
-//! literal addresses and to every resolved one.
+//! Every address outside of the public internet is forbidden unless the operator has listed it:
+//! loopback, private and link-local networks (cloud metadata is there), and the ranges in which an
+//! IPv6 address stands for an IPv4 one. Pure; the worker applies it to literal addresses and to
+//! every resolved one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_internet_is_not() {
+    fn the_public_internet_is_allowed() {
         for text in [
             "1.1.1.1",
             "9.255.255.255",
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_network_is_refused() {
+    fn a_malformed_network_is_refused() {
         for text in [
             "",
             "10",

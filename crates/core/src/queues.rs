@@ -13,8 +13,7 @@
 //! - `an_unchanged_queue_is_not_written`: settings or a resumption that change nothing leave the
 //!   version.
 //! - `settings_and_pauses_outlive_the_process`: they are durable when the call returns.
-//! - `a_queue_exists_from_its_first_use`: it is shown from its first task, setting or pause on, and
-//!   not before.
+//! - `a_queue_exists_from_its_first_use`: it is shown from its first task, setting or pause on.
 //! - `a_removed_queue_is_shown_while_it_has_tasks`: it has neither settings nor a pause, its
 //!   version grows, and the next setting or pause brings it back.
 //! - `a_change_may_need_a_version`: otherwise nothing changes, and the answer is the queue as it
@@ -28,8 +27,8 @@
 //! - `a_pause_ends_by_itself`: from its end on tasks are claimed again, without a call.
 //! - `a_pause_holds_for_claims_under_way`: once the call returns no claim takes anything, including
 //!   claims already in progress.
-//! - `no_more_run_at_once_than_the_limit`: in all lanes of the queue together, however many claim
-//!   at once.
+//! - `no_more_run_at_once_than_the_limit`: in all lanes of the queue together, under any number of
+//!   concurrent claims.
 //! - `a_slot_is_free_again_however_its_task_leaves`: completed, failed, given back, taken back or
 //!   cancelled.
 //! - `a_lowered_limit_holds_for_later_claims`: running tasks go on, and nothing is claimed until
@@ -45,11 +44,11 @@
 //! - `insert_replays_a_task_of_a_full_queue`: a replay needs no room.
 //! - `insert_refuses_an_unknown_dependency_before_a_full_queue`: room would not help such a task.
 //!   The tasks of its batch that depend on it are refused in the same way.
-//! - `a_queue_with_unreadable_settings_is_paused`: it alone, from the first time that a node reads
-//!   it. Its pause says so. Setting it again and resuming it ends the pause.
+//! - `a_queue_with_unreadable_settings_is_paused`: only this queue, from the first time that a node
+//!   reads it. The pause gives the reason. Setting the queue again and resuming it ends the pause.
 //! - `limit_changes_name_freed_slots`: a hint for dispatchers whose claims were limited.
 //!
-//! Every await may be dropped: the call has then happened or not, and nothing stays locked.
+//! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
 mod rate;
 
@@ -86,7 +85,7 @@ pub mod limits {
 pub struct Settings {
     /// The maximum number of its tasks that are `QUEUED` or `RUNNING` at once.
     pub max_concurrency: Option<u32>,
-    /// How fast its tasks may begin.
+    /// How fast its tasks may start.
     pub rate_limit: Option<RateLimit>,
     /// The maximum number of its live tasks; further submissions are refused.
     pub max_depth: Option<u64>,
@@ -113,7 +112,7 @@ impl Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadLetter {
-    /// They go on, by their own policies.
+    /// They continue, by their own policies.
     #[default]
     Continue,
     /// They wait until the dead letter is re-driven.
@@ -129,7 +128,7 @@ pub struct Pause {
     pub by: String,
     /// Why.
     pub reason: Option<String>,
-    /// Until when; none: until it is resumed.
+    /// Until when; none means until it is resumed.
     pub until: Option<Timestamp>,
 }
 
@@ -142,7 +141,7 @@ pub struct Queue {
     pub name: String,
     /// Its settings.
     pub settings: Settings,
-    /// The last pause that no client has ended. It may be over by its own end.
+    /// The last pause that no client has ended. Its `until` may have passed.
     pub pause: Option<Pause>,
     /// How often it was set, paused, resumed or removed.
     pub version: u64,
@@ -163,7 +162,7 @@ impl Queue {
         self.pause.as_ref().filter(|pause| pause.until.is_none_or(|until| until > now))
     }
 
-    /// Whether claims are limited, or stopped by a pause that may be over.
+    /// Whether claims are limited, or may be stopped by a pause.
     pub fn limits_claims(&self) -> bool {
         self.settings.limits_claims() || self.pause.is_some()
     }
@@ -226,8 +225,8 @@ pub enum Switch {
 }
 
 impl Switch {
-    /// Whether it changes nothing.
-    fn is_so(&self, queue: &Queue) -> bool {
+    /// Whether the queue is already in this position.
+    fn is_set(&self, queue: &Queue) -> bool {
         match self {
             Switch::On(pause) => queue.paused(pause.since).is_some(),
             // Clients do not see a pause that is over.
@@ -277,8 +276,8 @@ impl QueueChange {
     pub fn is_done(&self, queue: &Queue) -> bool {
         match self {
             QueueChange::Put(settings, switch) => {
-                let is_so = switch.as_ref().is_none_or(|switch| switch.is_so(queue));
-                !queue.removed && *settings == queue.settings && is_so
+                let is_set = switch.as_ref().is_none_or(|switch| switch.is_set(queue));
+                !queue.removed && *settings == queue.settings && is_set
             }
             QueueChange::Resume => queue.pause.is_none(),
             QueueChange::Pause(_) | QueueChange::Remove => false,
@@ -314,7 +313,7 @@ pub enum Changed {
     AtAnother(Option<Queue>),
 }
 
-/// What may have changed since the last call. These are hints: they may be lost or wrong.
+/// Changes since the last call. These are hints: they may be lost or wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitChanges {
     /// Whether a queue was set, paused or resumed.
@@ -326,7 +325,7 @@ pub struct LimitChanges {
 /// The settings and pauses of queues (see the module's contract).
 #[async_trait]
 pub trait Queues: Send + Sync {
-    /// Changes a queue. Returns it as it is then.
+    /// Changes a queue. Returns it as it is afterwards.
     async fn change_queue(&self, tenant: &str, name: &str, change: QueueChange) -> Result<Queue, StoreError> {
         self.change_queue_at(tenant, name, &Condition::default(), change).await.map(|changed| match changed {
             Changed::Done(queue) | Changed::AtAnother(Some(queue)) => queue,
@@ -334,7 +333,7 @@ pub trait Queues: Send + Sync {
         })
     }
 
-    /// Changes a queue if the condition holds. A queue that is used and was never set is at version
+    /// Changes a queue if the condition holds. A queue with tasks that was never set is at version
     /// 0.
     async fn change_queue_at(
         &self,
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_decided_by_what_is_shown_and_applied_to_what_is_stored() {
+    fn a_change_is_checked_against_the_queue_that_is_shown() {
         let put = |settings: Settings| QueueChange::Put(settings, None);
         let decide = |change: QueueChange, at: Option<u64>, stored: Option<Queue>, shown: Option<Queue>| {
             let condition = at.map_or_else(Condition::default, |version| Condition::at([version]));
@@ -418,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_leaves_all_as_it_is_is_done() {
+    fn a_change_without_effect_is_done() {
         let settings = Settings { max_depth: Some(3), ..Settings::default() };
         let put = |switch| QueueChange::Put(settings.clone(), switch);
         let (on, off) = (|now| Switch::On(Pause { since: at(now), ..pause(None) }), |now| Switch::Off(at(now)));
@@ -428,7 +427,7 @@ mod tests {
         assert!(!QueueChange::Remove.is_done(&set) && !QueueChange::Pause(pause(None)).is_done(&set));
         let paused = QueueChange::Pause(pause(Some(10))).apply(set.clone());
         assert!(put(None).is_done(&paused) && put(Some(on(9))).is_done(&paused) && !put(Some(off(9))).is_done(&paused));
-        // From its end on it is as none.
+        // From its end on it counts as no pause.
         assert!(put(Some(off(10))).is_done(&paused) && !put(Some(on(10))).is_done(&paused));
         assert_eq!(put(Some(on(9))).apply(paused.clone()).pause, paused.pause, "it keeps its end");
         assert_eq!(put(Some(on(10))).apply(paused).pause, Some(Pause { since: at(10), ..pause(None) }));

@@ -3,9 +3,9 @@
 //! The stores keep a [`Bucket`] for each queue with a [`RateLimit`], and the dispatcher keeps one
 //! for its backlog. Both use the same [`TokenFlow`]. The caller says what time it is.
 //!
-//! A queue's bucket holds the burst and what flows in during 40 ms more. Claims come a little late,
-//! and would fall behind the rate if the tokens of that delay were lost. So in any second a queue
-//! gets at most its rate, its burst and a twenty-fifth of its rate.
+//! A queue's bucket holds the burst and the tokens of 40 ms more. Claims come a little late, and
+//! would fall behind the rate if the tokens of that delay were lost. So in any second a queue gets
+//! at most its rate, its burst and a twenty-fifth of its rate.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ const CLAIMS_PER_SECOND_MAX: f64 = 100.0;
 /// The rounding error that sums of fractions may have.
 const EPSILON: f64 = 1e-6;
 
-/// How fast tasks may begin.
+/// How fast tasks may start.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateLimit {
     /// The maximum number of tasks in a second.
@@ -30,10 +30,10 @@ pub struct RateLimit {
     pub burst: u32,
 }
 
-/// The tokens that are left: one for each task that may begin.
+/// The tokens that are left: one for each task that may start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// How many, with a fraction. Negative after a caller took too many.
+    /// The number of tokens, with a fraction. Negative after a caller took too many.
     pub tokens: f64,
     /// The instant as of which this is true.
     pub refilled_at: Timestamp,
@@ -51,7 +51,7 @@ pub struct TokenFlow {
 }
 
 impl RateLimit {
-    /// A bucket from which nothing was taken.
+    /// A full bucket.
     pub fn full(&self, now: Timestamp) -> Bucket {
         Bucket { tokens: f64::from(self.burst), refilled_at: now }
     }
@@ -78,7 +78,7 @@ impl TokenFlow {
     /// The bucket at `now`. A clock that goes back fills nothing twice.
     #[must_use]
     pub fn refill(&self, bucket: Bucket, now: Timestamp) -> Bucket {
-        #[expect(clippy::cast_precision_loss, reason = "a bucket that was not filled for ages is full anyway")]
+        #[expect(clippy::cast_precision_loss, reason = "a bucket that was not refilled for years is full anyway")]
         let millis = (now.as_millis().saturating_sub(bucket.refilled_at.as_millis())).max(0) as f64;
         // A rate that is not positive would never fill the bucket, and `next` would divide by zero.
         debug_assert!(self.per_second > 0.0, "tokens flow in");
@@ -92,13 +92,13 @@ impl TokenFlow {
     pub fn next(&self, bucket: Bucket) -> Timestamp {
         let missing = (self.portion - bucket.tokens).max(0.0);
         let millis = (missing / self.per_second * 1_000.0 - EPSILON).ceil();
-        #[expect(clippy::cast_possible_truncation, reason = "a rate has a least value, and the cast saturates")]
+        #[expect(clippy::cast_possible_truncation, reason = "a rate has a minimum, and the cast saturates")]
         bucket.refilled_at.plus_millis(millis.max(1.0) as i64)
     }
 }
 
 impl Bucket {
-    /// How many tasks may begin.
+    /// How many tasks may start.
     pub fn whole(&self) -> usize {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
         let whole = (self.tokens + EPSILON).max(0.0) as usize;
@@ -108,7 +108,7 @@ impl Bucket {
     /// Takes a token for each task. A caller that takes too many makes later callers wait.
     #[must_use]
     pub fn take(self, tasks: usize) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "no claim takes as many as a double cannot count")]
+        #[expect(clippy::cast_precision_loss, reason = "a double counts every number of tasks that a claim can take")]
         let tokens = self.tokens - tasks as f64;
         Self { tokens, ..self }
     }
