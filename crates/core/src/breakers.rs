@@ -3,11 +3,11 @@
 //! A breaker stands over a webhook target of a tenant, or over everything of a tenant, pull workers
 //! included. Nodes count how runs end and report the counts ([`Breakers::record_counts`]). A node
 //! that sees nearly every run of all nodes fail ([`window`]) opens the breaker. While it is open,
-//! nodes claim nothing under it except a *probe*: one task, by a permission that one node is given
-//! at a time. If that run succeeds the breaker closes. If it fails, its attempt is not counted
+//! nodes claim nothing under it except a *probe*: one task, by a permission that one node has at a
+//! time. If that run succeeds the breaker closes. If it fails, its attempt is not counted
 //! (`Failure::is_under_breaker`).
 //!
-//! An open breaker is a row; a closed breaker has none. Tasks stay correct without breakers: lost
+//! An open breaker is a row; a closed breaker has no row. Tasks stay correct without breakers: lost
 //! counts of a dead node, or a probe that never ends, cost only time.
 //!
 //! # Contract
@@ -19,16 +19,17 @@
 //!   in a slot, so a lost answer does no harm.
 //! - `counts_of_open_breakers_are_not_listed`: they have opened it already.
 //! - `old_counts_are_pruned`: those of slots before an instant, and no others.
-//! - `opening_succeeds_once`: however many try. The facts of the first stay.
-//! - `breakers_are_listed_in_order`: by tenant and target, page by page; a tenant's own first.
+//! - `opening_succeeds_once`: however many nodes try. The facts of the first stay.
+//! - `breakers_are_listed_in_order`: by tenant and target, page by page; a tenant's own breaker
+//!   first.
 //! - `the_breaker_over_a_target_is_found`: its own, or else the tenant's; never that of another
 //!   tenant or target.
-//! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask. The time
-//!   of the next probe is later.
+//! - `a_probe_is_permitted_to_one`: not before its time, and to one node, however many ask. The
+//!   time of the next probe is later.
 //! - `a_permission_can_be_returned`: by the node that got it, until the next one is given.
 //! - `only_its_probes_close_a_breaker`: the run of a task that was named, and only once.
-//! - `an_overtaken_probe_still_counts`: it closes the breaker, or fails, as the last probe does. Of
-//!   too many the oldest and the newest are remembered.
+//! - `an_overtaken_probe_still_counts`: it closes the breaker, or fails, as the last probe does. If
+//!   there are too many, the oldest and the newest are remembered.
 //! - `a_failed_probe_leaves_it_open`: and ends the probe. The breaker shows the error of the last
 //!   one until it closes.
 //! - `a_probe_that_is_given_back_does_not_count`: another may be made at the time that the caller
@@ -37,7 +38,7 @@
 //! - `a_reset_closes_any_breaker`: and says whether there was one.
 //! - `breakers_outlive_the_process`: open ones, with the time of their next probe.
 //!
-//! Every await may be dropped: the call has then happened or not, and nothing stays locked.
+//! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
 pub mod window;
 
@@ -97,7 +98,7 @@ impl Runs {
         self.ok.saturating_add(self.failed)
     }
 
-    /// These and others.
+    /// The sum of these and other runs.
     #[must_use]
     pub fn plus(self, other: Runs) -> Self {
         Self { ok: self.ok.saturating_add(other.ok), failed: self.failed.saturating_add(other.failed) }
@@ -118,7 +119,7 @@ pub struct SlotCounts {
 /// A breaker that is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBreaker {
-    /// What it stands over.
+    /// The target or tenant that it stands over.
     pub key: BreakerKey,
     /// Since when.
     pub opened_at: Timestamp,
@@ -142,8 +143,8 @@ impl OpenBreaker {
     /// The maximum number of overtaken probes that are remembered.
     pub const OVERTAKEN_MAX: usize = 16;
 
-    /// Makes room for the next probe. Of too many overtaken probes it forgets the middle one: the
-    /// oldest probably ends first, and if it never does the newest are there.
+    /// Makes room for the next probe. If too many probes were overtaken it forgets the middle one:
+    /// the oldest probably ends first, and if it never ends the newest are still known.
     pub fn overtake(&mut self) {
         self.overtaken.splice(..0, self.probe.take());
         if self.overtaken.len() > Self::OVERTAKEN_MAX {
@@ -160,7 +161,7 @@ impl OpenBreaker {
 /// A probe that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedProbe {
-    /// When its failure was settled.
+    /// When its failure was recorded.
     pub at: Timestamp,
     /// The error of its run.
     pub error: String,
@@ -315,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_a_probe_is_bounded_plain_text() {
+    fn the_error_of_a_probe_is_bounded_plain_text() {
         let at = Timestamp::from_millis(1);
         let kept = |error: &str| FailedProbe::new(at, error).error;
         assert_eq!(kept("connection\n\0refused"), "connection  refused");
@@ -352,9 +353,8 @@ mod tests {
         task
     }
 
-    /// The events that say something of a task that is no probe, or of a permission that was not
-    /// given.
-    fn strange_events() -> [BreakerEvent; 6] {
+    /// Events about a task that is no probe, or about a permission that was not given.
+    fn unrelated_events() -> [BreakerEvent; 6] {
         let (next, task, again_at) = (at(1), TaskId::new(), at(2));
         [
             BreakerEvent::RequestProbe { now: at(159), next },
@@ -367,11 +367,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_probe_changes_nothing() {
+    fn an_unrelated_event_changes_nothing() {
         let mut half_open = opened();
         probe(&mut half_open, 160, 220);
         for before in [opened(), half_open] {
-            for event in strange_events() {
+            for event in unrelated_events() {
                 let mut breaker = before.clone();
                 assert_eq!(breaker.change(&event), BreakerChange::Kept, "{event:?}");
                 assert_eq!(breaker, before, "{event:?}");

@@ -1,8 +1,8 @@
 //! The port of the broker, which carries messages from the dispatcher to the workers.
 //!
-//! A message names a task and the version it was queued at. It never carries the payload, and a
-//! broker knows neither time nor state. Messages may be delivered twice or not at all: the store's
-//! version check handles the first, and the reaper the second.
+//! A message names a task and the version it was queued at, without the payload. A broker knows
+//! neither time nor state. Messages may be delivered twice or not at all: the store's version check
+//! handles the first, and the reaper the second.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::broker`.

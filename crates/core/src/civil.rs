@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_calendar_is_the_one_of_another_library() {
+    fn the_calendar_agrees_with_another_library() {
         let epoch = jiff::civil::date(1970, 1, 1);
         for day in (-719_162..2_932_896_i64).step_by(97) {
             let other = epoch.checked_add(jiff::Span::new().days(day)).unwrap();

@@ -1,5 +1,6 @@
-//! The current instant. The store's clock decides what is due and what has expired, so every loop
-//! is given a [`Clock`] and none asks the system. A test steps a [`ManualClock`].
+//! The current instant. The store's clock decides which tasks are due and which have expired. So
+//! every loop uses a [`Clock`] that it is given, and none asks the system. A test steps a
+//! [`ManualClock`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +13,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
-/// The wall clock of this machine: the store's own clock when the store is embedded.
+/// The wall clock of this machine, which is the store's clock when the store is embedded.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;
 

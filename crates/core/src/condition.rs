@@ -1,8 +1,7 @@
-//! What a caller requires of the version of a thing before it changes: `If-Match` and
-//! `If-None-Match`.
+//! A caller's condition on the version of a thing before a change: `If-Match` and `If-None-Match`.
 //!
 //! The API reads it from a request. The code that changes the thing asks [`Condition::holds`], in
-//! the transaction of the change or together with what the change depends on. A thing that does not
+//! the transaction of the change or in the read that the change depends on. A thing that does not
 //! exist has no version, and matches nothing.
 
 /// The versions that a condition names.

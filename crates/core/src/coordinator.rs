@@ -1,8 +1,8 @@
-//! The port of the coordinator: who leads, and who owns which partition.
+//! The port of the coordinator: which node leads, and which node owns which partition.
 //!
-//! A lease and the ownership of a partition are alike: a right of one node for a limited time, with
-//! a term that only grows. Every store serves this port, and another service could serve it
-//! instead. The elector and the loop that owns partitions call it.
+//! A lease and the ownership of a partition are the same kind of right: one node has it for a
+//! limited time, with a term that only grows. Every store serves this port, and another service
+//! could serve it instead. The elector and the loop that owns partitions call it.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::coordinator`.
@@ -53,15 +53,15 @@ pub trait Coordinator: Send + Sync {
     /// Renews the lease for `ttl_millis` from now. False if it is lost.
     async fn renew(&self, lease: &LeaderLease, ttl_millis: u64) -> Result<bool, StoreError>;
 
-    /// Reads who holds the lease now.
+    /// Reads the current lease.
     async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError>;
 
     /// Releases the lease.
     async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError>;
 
-    /// Brings a node to its share of `count` partitions, in one transaction. It becomes a member
-    /// for `ttl_millis`, renews the partitions that it owns, gives up those beyond its share, and
-    /// takes free ones up to its share. Returns those that it owns then.
+    /// Brings a node to its share of `count` partitions, in one transaction. The node becomes a
+    /// member for `ttl_millis`, renews the partitions that it owns, gives up those beyond its
+    /// share, and takes free ones up to its share. Returns the partitions that it owns afterwards.
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError>;
 
     /// Ends the membership of a node and frees its partitions.

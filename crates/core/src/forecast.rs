@@ -1,4 +1,4 @@
-//! The forecast: how many tasks will be due in which minute.
+//! The forecast: how many tasks will be due in each minute.
 //!
 //! Half of the port [`Insight`](crate::insight::Insight); `GET /v1/forecast` reads it. Waiting
 //! tasks are counted in the transactions that write them. The instants of schedules are computed
@@ -6,8 +6,8 @@
 //!
 //! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant after the current
 //! minute adds one to the minute of that instant. A task that stops waiting subtracts one, if that
-//! minute is still after the current one. Time only goes forward, so nothing is subtracted that was
-//! not added. A task that is due within the current minute never touches a count, and neither does
+//! minute is still after the current one. Time only goes forward, so only tasks that were added are
+//! subtracted. A task that is due within the current minute never touches a count, and neither does
 //! a claim, which takes only due tasks.
 //!
 //! # Contract
@@ -19,8 +19,8 @@
 //! - `an_edit_moves_a_task_to_its_new_minute`: earlier, later, or to now. An edit of another field
 //!   moves nothing.
 //! - `a_retry_counts_where_it_is_due`: and so does a task that is given back for later.
-//! - `a_blocked_task_counts_from_its_release_on`: by the instant at which it is due then.
-//! - `a_task_without_its_turn_counts_by_its_due_instant`: however many are before it.
+//! - `a_blocked_task_counts_from_its_release_on`: by its due instant at that time.
+//! - `a_task_without_its_turn_counts_by_its_due_instant`: however many tasks are before it.
 //! - `a_dead_letter_counts_again_when_it_waits_again`: a re-drive is due at once, and a later retry
 //!   counts.
 //! - `a_replayed_task_is_counted_once`: its second submission adds nothing.
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_has_its_first_instant_and_not_the_next_ones() {
+    fn a_minute_includes_its_start_but_not_its_end() {
         let minute = Minute::of(Timestamp::from_millis(1_779_472_859_999));
         assert_eq!(minute, Minute::of(Timestamp::from_millis(1_779_472_800_000)));
         assert_eq!(minute.begins(), Timestamp::from_millis(1_779_472_800_000));

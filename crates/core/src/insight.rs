@@ -1,4 +1,4 @@
-//! The port of reads that explain: what keeps a task from being claimed, and what will be due.
+//! The port of reads that explain what keeps a task from being claimed, and what will be due.
 //!
 //! The API calls it to answer people. Nothing decides by it, so an answer may be slightly out of
 //! date. Its contract is in [`obstacles`](crate::obstacles) and [`forecast`](crate::forecast).
@@ -14,7 +14,7 @@ use crate::task::Task;
 /// Explains what waits and what will be due (see the module's contract).
 #[async_trait]
 pub trait Insight: Send + Sync {
-    /// The tasks that a task waits for: the first `first` of them, and how many there are.
+    /// The first `first` tasks that a task waits for, and how many there are in all.
     async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError>;
 
     /// The turn at the ordering key of a task that waits or is blocked. None if the task has no key

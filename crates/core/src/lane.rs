@@ -1,10 +1,10 @@
 //! Lanes: the queues inside the queues.
 //!
-//! The tasks of a lane have the same tenant, queue, type, priority and route, so they are alike for
-//! the question whether one may run now and which worker takes it. The dispatcher keeps one small
-//! entry per lane, not per task: the instant its first task is due. So the number of lanes bounds
-//! the memory, however many tasks are due. A dead webhook target or a queue without workers holds
-//! up only its own tasks.
+//! The tasks of a lane have the same tenant, queue, type, priority and route. So the same answer
+//! holds for all of them: whether one may run now, and which worker takes it. The dispatcher keeps
+//! one small entry per lane, not per task: the instant its first task is due. So the number of
+//! lanes bounds the memory, however many tasks are due. A dead webhook target or a queue without
+//! workers holds up only its own tasks.
 
 use std::fmt;
 

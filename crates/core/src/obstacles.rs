@@ -1,31 +1,31 @@
 //! Obstacles: what keeps a task from being claimed, as far as the store knows.
 //!
 //! Half of the port [`Insight`](crate::insight::Insight); the API reads it to explain a task. Every
-//! call is bounded, however many tasks wait. Each call shows one moment, and the next call another.
+//! call is bounded, however many tasks wait. Each call reads the state of its own moment.
 //! [`queues`](crate::queues) returns the limits and pauses of queues.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::obstacles`.
 //!
-//! - `blockers_are_listed_in_the_order_of_depends_on`: the first few that are still waited for,
-//!   with their states, and how many there are. A task that waits for none has none.
+//! - `blockers_are_listed_in_the_order_of_depends_on`: the first few that the task still waits for,
+//!   with their states, and how many there are. A task that waits for none has no blockers.
 //! - `a_dead_letter_that_holds_its_children_is_shown`: as one that does.
 //! - `the_turn_of_a_key_is_shown`: the task that has it, and how many wait before the given task,
-//!   up to a bound. The task that has the turn waits for none, and a task without a key has no
-//!   turn.
+//!   up to a bound. For the task that has the turn no task waits before it, and a task without a
+//!   key has no turn.
 //! - `the_turn_is_shown_for_a_blocked_task`: it has no turn yet, and the waiting tasks that would
 //!   go before it are counted.
 //! - `a_dead_letter_that_holds_its_key_is_shown`: as long as it does.
 //! - `due_tasks_before_a_task_are_counted`: those of its queue with a higher priority, and those of
 //!   its own priority that were due before it, up to a bound. Tasks that are not due, wait for a
 //!   turn or are held do not count.
-//! - `a_task_that_has_waited_counts_as_more_urgent`: if waiting raises priorities, the raised ones
-//!   count.
+//! - `a_task_that_has_waited_counts_as_more_urgent`: if waiting raises priorities, the raised
+//!   priority counts.
 //! - `a_queue_of_many_lanes_is_counted_from_the_own_lane_on`: lanes without waiting tasks do not
-//!   matter. If more lanes have some than are read, the task's own lane comes first, and the answer
-//!   says that there may be more.
-//! - `the_bucket_is_shown_as_claims_left_it`: none before the first claim, and none without a rate
-//!   limit.
+//!   count. If more lanes have waiting tasks than are read, the task's own lane is read first, and
+//!   the answer says that there may be more.
+//! - `the_bucket_is_shown_as_claims_left_it`: there is none before the first claim or without a
+//!   rate limit.
 //! - `workers_that_hold_tasks_are_listed`: the pull workers of a tenant whose leases have not run
 //!   out, how many tasks each holds and when it was last seen. The number of leases that are read
 //!   is bounded, and the answer says whether there may be more.
@@ -59,7 +59,7 @@ pub struct Blocker {
 pub struct TurnStatus {
     /// Whether the task has the turn.
     pub is_own: bool,
-    /// The live task that has the turn; none if it is yet to be decided, or the key is held.
+    /// The live task that has the turn; none if the turn is not decided yet, or the key is held.
     pub holder: Option<(TaskId, State)>,
     /// The dead letter that holds the key.
     pub held_by: Option<TaskId>,

@@ -2,8 +2,8 @@
 //!
 //! Every queue of a tenant belongs to one of a fixed number of partitions, by a hash that never
 //! changes. Every partition has at most one owner, for a term. The owner dispatches the webhooks of
-//! its queues. Pull workers are served by the node they poll, whatever it owns. Ownership only
-//! avoids double work: the task's row decides, so two owners for a moment do no harm.
+//! its queues. A node serves the pull workers that poll it, whatever it owns. Ownership only avoids
+//! double work: the task's row decides, so two owners for a moment do no harm.
 //!
 //! The port is [`Coordinator`](crate::coordinator::Coordinator). [`rebalance`] decides which
 //! partitions a node gives up and takes.
@@ -93,7 +93,7 @@ pub fn rebalance(
         kept += 1;
         changes.insert(row.partition, Ownership { owner: Some(node), term: row.term + 1, expires_at, ..*row });
     }
-    // More than its share would take partitions from nodes that have yet to come.
+    // A node with more than its share would leave too few partitions for the others.
     debug_assert!(kept <= share, "a node keeps at most its share");
     changes.into_values().collect()
 }
@@ -145,7 +145,7 @@ mod tests {
         NodeId::new(number)
     }
 
-    /// Every member comes to its share at `now`, in order; returns how many rows changed hands.
+    /// Brings every member to its share at `now`, in order. Returns how many rows changed.
     fn round(owned: &mut [Ownership], members: &[NodeId], now: i64) -> usize {
         members.iter().map(|member| apply(owned, rebalance(*member, owned, members, at(now), at(now + TTL)))).sum()
     }
@@ -164,15 +164,15 @@ mod tests {
         round(&mut owned, &[node(1), node(2)], 0);
         assert_eq!(holdings(&owned, 1), HashMap::from([(node(1), 32), (node(2), 32)]));
         let members = [node(1), node(2), node(3)];
-        // What is given up counts once and what is taken once more.
+        // A partition that moves counts twice: when it is given up and when it is taken.
         let moved = round(&mut owned, &members, 1) + round(&mut owned, &members, 2);
         assert_eq!(moved, 2 * 21);
         assert_eq!(holdings(&owned, 3), HashMap::from([(node(1), 22), (node(2), 21), (node(3), 21)]));
-        assert_eq!(round(&mut owned, &members, 3), 0, "then all is quiet");
+        assert_eq!(round(&mut owned, &members, 3), 0, "then nothing changes");
     }
 
     #[test]
-    fn a_dead_node_loses_everything_when_its_time_is_over() {
+    fn a_dead_node_loses_its_partitions_when_they_expire() {
         let mut owned = free(8);
         round(&mut owned, &[node(1), node(2)], 0);
         assert_eq!(round(&mut owned, &[node(1)], TTL - 1), 0);
@@ -181,7 +181,7 @@ mod tests {
         assert!(owned.iter().all(|row| (1..=2).contains(&row.term)));
         assert!(
             rebalance(node(2), &owned, &[node(1)], at(TTL), at(2 * TTL)).is_empty(),
-            "who is no member takes nothing"
+            "a node that is no member takes nothing"
         );
     }
 
@@ -204,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_crowd_settles_within_two_rounds(
+        fn any_set_of_members_settles_within_two_rounds(
             count in 1_u16..100,
             crowds in proptest::collection::vec(proptest::collection::btree_set(0_u64..8, 1..6), 1..6),
         ) {
@@ -213,7 +213,7 @@ mod tests {
             let mut terms: Vec<u64> = owned.iter().map(|row| row.term).collect();
             for crowd in crowds {
                 let members: Vec<NodeId> = crowd.into_iter().map(node).collect();
-                // Who left without a word is waited for.
+                // Nodes that left without notice keep their partitions until then.
                 now += TTL;
                 for _ in 0..2 {
                     round(&mut owned, &members, now);

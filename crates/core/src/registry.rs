@@ -5,8 +5,8 @@
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::registry`.
 //!
-//! - `presence_is_recorded`: with its first and last instant, and the queues and types that the
-//!   worker polls.
+//! - `presence_is_recorded`: with its first and last instant, and with the queues and types that
+//!   the worker polls.
 //! - `a_heartbeat_keeps_what_was_asked_for`: a presence without queues and types changes the last
 //!   instant only.
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.

@@ -36,7 +36,8 @@ pub enum Backoff {
 pub enum Jitter {
     /// The delay as computed.
     None,
-    /// Drawn evenly between zero and the delay, so that tasks that failed together return apart.
+    /// Drawn evenly between zero and the delay, so that tasks that failed together are retried
+    /// apart.
     Full,
 }
 
@@ -75,7 +76,7 @@ impl RetryPolicy {
             Jitter::None => capped,
             Jitter::Full => random % capped.saturating_add(1),
         };
-        // A longer delay would break what `max_backoff_seconds` promises.
+        // A longer delay would break the promise of `max_backoff_seconds`.
         debug_assert!(delay <= self.max_backoff_millis, "no delay is over the cap");
         delay
     }

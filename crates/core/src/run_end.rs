@@ -1,15 +1,15 @@
 //! The end of a run, in one vocabulary for workers, settlers, metrics and breakers.
 //!
-//! A worker reports a [`RunOutcome`]. [`RunOutcome::end_run`] asks the state machine what follows
-//! from it, and returns the change to write together with the [`RunEnd`]: what became of the run.
-//! Both settlers call it. Metrics and breakers know nothing of a run but its `RunEnd`. Pure.
+//! A worker reports a [`RunOutcome`]. [`RunOutcome::end_run`] asks the state machine for the change
+//! to write, and returns it with the [`RunEnd`]: what became of the run. Both settlers call it.
+//! Metrics and breakers see only the `RunEnd` of a run. Pure.
 
 use crate::json::Json;
 use crate::retry::RetryPolicy;
 use crate::state::{By, Change, Event, Failure, Position, State, transition};
 use crate::trail::{FailedHow, RunError};
 
-/// What a worker reports about a run that it will not go on with.
+/// What a worker reports about a run when it stops working on it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunOutcome {
     /// The run succeeded.
@@ -46,7 +46,7 @@ pub struct RunFailure {
 
 impl RunOutcome {
     /// Ends the run of a task at `position`: the change to write, and what becomes of the run when
-    /// it is applied. None if the run goes on (it was accepted), or does not run.
+    /// it is applied. None if the run goes on (it was accepted), or the task is not running.
     /// `is_under_breaker` is called for failures only; `random` is any number.
     pub fn end_run(
         self,
@@ -104,11 +104,11 @@ pub enum RunEnd {
     Retried,
     /// It failed, and no attempt follows.
     DeadLettered,
-    /// The node gave the task back before the run came to anything. It says nothing about its
+    /// The node gave the task back before the run had an outcome. This says nothing about its
     /// target.
     GivenBack,
-    /// The pull worker gave the task back. It says nothing about its target, and may happen every
-    /// time.
+    /// The pull worker gave the task back. This says nothing about its target, and may happen at
+    /// every run.
     Released,
     /// The run was asked to stop.
     Cancelled,

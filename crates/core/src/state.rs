@@ -96,7 +96,7 @@ impl State {
     }
 }
 
-/// What [`transition`] needs to know of a task.
+/// The fields of a task that [`transition`] needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its state.
@@ -275,7 +275,7 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             attempts: Some(0),
             crashes: Some(0),
             due_at: Some(by.now),
-            // A re-drive is to run even past the expiry that the submitter gave.
+            // A re-driven task runs even past the expiry that the submitter gave.
             edit: Some(Box::new(Edit { payload, expires_at: Some(None), ..Edit::default() })),
             ..draft.step(Pending, Step::Redriven)
         },
@@ -302,7 +302,7 @@ impl Change {
     /// The completion of a run by the holder of `token`, made without reading the task. It is
     /// applied only while that holder runs the task, which must belong to `tenant`.
     pub fn complete_held(tenant: &str, token: u64, result: Option<Json>, by: &By<'_>) -> Self {
-        // A completion keeps the stored attempts and crashes, so any numbers do here.
+        // A completion keeps the stored attempts and crashes, so any numbers will do here.
         let position =
             Position { state: State::Running, version: token, attempts: 1, crashes: 0, cancel_requested: false };
         let completed = transition(&position, Event::Complete { result, http_status: None }, by);

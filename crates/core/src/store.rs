@@ -7,7 +7,7 @@
 //!
 //! - `insert_is_durable_before_it_returns`: a task that `insert` returned survives `kill -9`.
 //! - `insert_gives_the_first_task_again`: the same idempotency key and fingerprint in one tenant
-//!   gives [`Inserted::Replayed`] with the first task. In another tenant it is another task.
+//!   give [`Inserted::Replayed`] with the first task. In another tenant they give another task.
 //! - `insert_refuses_a_key_with_another_body`: the same key with another fingerprint gives
 //!   [`Inserted::KeyReused`], and nothing is stored.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
@@ -62,7 +62,7 @@
 //!   waiting tasks past `expires_at`.
 //! - `counts_by_lane_and_state` equals what `list` would count.
 //!
-//! Every await may be dropped: the call has then happened or not, and nothing stays locked.
+//! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
 mod forwarding;
 
@@ -90,13 +90,13 @@ pub enum StoreError {
     /// Whether anything changed is not known. The same call may succeed later.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The disk is full. Nothing changed; the call may succeed after the operator has made room.
+    /// The disk is full. Nothing changed; the call may succeed after the operator has freed space.
     #[error("the store is full: {0}")]
     Full(String),
     /// Too many writes wait. Nothing changed; the same call may succeed later.
     #[error("the store is overloaded")]
     Overloaded,
-    /// Stored data cannot be read. An operator has to look at it.
+    /// Stored data cannot be read. An operator has to repair it.
     #[error("the store holds something unreadable: {0}")]
     Corrupt(String),
 }
@@ -203,14 +203,14 @@ pub struct LimitedLane {
     pub until: Option<Timestamp>,
 }
 
-/// What keeps the tasks of a queue from being claimed.
+/// The kind of limit that keeps the tasks of a queue from being claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitKind {
     /// The queue is paused.
     Pause,
-    /// As many tasks run as may run at once.
+    /// The maximum number of tasks runs already.
     Concurrency,
-    /// As many tasks began as may begin for now.
+    /// The rate limit allows no further start now.
     Rate,
 }
 

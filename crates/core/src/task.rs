@@ -122,7 +122,7 @@ pub enum OnDependencyFailure {
     /// It is `CANCELLED`.
     #[default]
     Cancel,
-    /// It runs all the same.
+    /// It runs anyway.
     Run,
     /// It is `FAILED`.
     Fail,
@@ -184,7 +184,7 @@ pub struct Edit {
     pub retry_policy: Option<RetryPolicy>,
     /// A new expiry; `Some(None)` removes it.
     pub expires_at: Option<Option<Timestamp>>,
-    /// New labels instead of the old.
+    /// Labels that replace the old ones.
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -261,7 +261,7 @@ impl Task {
         self.position.state
     }
 
-    /// About how many bytes a response has that shows it, without its history.
+    /// The approximate size in bytes of a response that shows it, without its history.
     pub fn bytes(&self) -> usize {
         let of = |json: &Option<Json>| json.as_ref().map_or(0, |json| json.get().len());
         let given = [&self.result, &self.progress, &self.checkpoint].into_iter().map(of).sum::<usize>();
@@ -274,7 +274,7 @@ impl Task {
         &self.lane.key.tenant
     }
 
-    /// The instant that it stands for, if a schedule created it.
+    /// The instant that it was made for, if a schedule created it.
     pub fn scheduled_for(&self) -> Option<Timestamp> {
         // Most tasks belong to no schedule, and their trails are not read for it.
         self.body.schedule_id.and_then(|_| self.trail.scheduled_for())
@@ -286,7 +286,7 @@ impl Task {
         if self.position.state == State::Pending { attempts } else { attempts.saturating_sub(1) }
     }
 
-    /// Whether no run of it may begin any more, neither the first nor a retry.
+    /// Whether it has expired: no run may start any more, neither the first nor a retry.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }

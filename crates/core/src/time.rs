@@ -134,8 +134,8 @@ pub enum TimeFault {
 /// An instant without fraction and offset, where 0 is any digit.
 const SHAPE: &[u8] = b"0000-00-00T00:00:00";
 
-/// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`. Of the values it checks the offset, a leap
-/// second and the year zero; the parser checks the others.
+/// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`. Of the values it checks only the offset, leap
+/// seconds and the year zero; the parser checks the others.
 fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
     let fits = |(byte, shape): (&u8, &u8)| match shape {
         b'0' => byte.is_ascii_digit(),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn other_than_strict_rfc_3339_is_refused() {
+    fn only_strict_rfc_3339_is_accepted() {
         use TimeFault::{NoSuchTime, OutOfRange, Shape};
         for (text, fault) in [
             ("", Shape),

@@ -1,9 +1,9 @@
 //! The trail of a task: every step of its life, stored in the task's own row.
 //!
-//! The state machine writes it; the API reads runs and the audit trail out of it ([`Trail::runs`],
+//! The state machine writes it; the API reads runs and the audit trail from it ([`Trail::runs`],
 //! [`Trail::entries`]). A step costs a few dozen bytes and no row of its own. The encoding is
-//! postcard, with a length before each entry. Enums grow at their end only: stored trails have
-//! their numbers.
+//! postcard, with a length before each entry. Enums grow at their end only, because stored trails
+//! contain their numbers.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::ids::{NodeId, RunId, TaskId};
 use crate::state::State;
 use crate::time::Timestamp;
 
-/// The code of a task that was not run because of one that it depends on.
+/// The error code of a task that did not run because a dependency did not complete.
 const DEPENDENCY_FAILED: &str = "dependency_failed";
 
 /// The encoded steps of a task, oldest first.
@@ -105,7 +105,7 @@ pub enum Step<'a> {
     Redriven,
     /// The task was made by a schedule.
     Scheduled {
-        /// The instant of the schedule that it stands for.
+        /// The instant of the schedule that it was made for.
         instant: Timestamp,
     },
     /// The run failed, timed out or was lost while a breaker was open over the task. The attempt
@@ -180,7 +180,8 @@ impl RunError<'_> {
 pub struct Run<'a> {
     /// Its id.
     pub id: RunId,
-    /// The number of its attempt, from 1. An attempt that was not counted has its number again.
+    /// The number of its attempt, from 1. After an attempt that was not counted the next one has
+    /// the same number.
     pub attempt: u32,
     /// The fencing token its worker held.
     pub token: u64,
@@ -203,7 +204,7 @@ pub struct RecordedEnd<'a> {
     pub error: Option<RunError<'a>>,
     /// The status a webhook answered.
     pub http_status: Option<u16>,
-    /// Why it failed and yet the attempt was not counted: [`Entry::uncounted`].
+    /// Why its attempt was not counted, if it failed: [`Entry::uncounted`].
     pub uncounted: Option<&'static str>,
 }
 
@@ -231,21 +232,21 @@ impl Trail {
         self.0.extend_from_slice(&later.0);
     }
 
-    /// The steps, oldest first. Reading stops at bytes that are no entry: a damaged trail shortens
-    /// the history and does not lose the task.
+    /// The steps, oldest first. Reading stops at bytes that are not an entry: a damaged trail
+    /// shortens the history and does not lose the task.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || take_entry(&mut rest))
     }
 
-    /// Whether all of it can be read, and there is a step: every task has one.
+    /// Whether all of it can be read, and there is at least one step.
     pub fn is_whole(&self) -> bool {
         let mut rest = self.0.as_slice();
         while take_entry(&mut rest).is_some() {}
         rest.is_empty() && !self.0.is_empty()
     }
 
-    /// The same steps, but the first brought the task to `state`.
+    /// The same steps, with `state` as the state after the first one.
     #[must_use]
     pub fn beginning_in(&self, state: State) -> Self {
         let mut trail = Self::default();
@@ -260,7 +261,7 @@ impl Trail {
         self.entries().last()
     }
 
-    /// The instant of its schedule that the task stands for, from the first step.
+    /// The instant of its schedule that the task was made for, from the first step.
     pub fn scheduled_for(&self) -> Option<Timestamp> {
         match self.entries().next()?.step {
             Step::Scheduled { instant } => Some(instant),
@@ -273,8 +274,8 @@ impl Trail {
         self.entries().find(|entry| entry.version == version)
     }
 
-    /// The last error and when it happened. If the task expired after it had run, the error names
-    /// that of its last run.
+    /// The last error and when it happened. If the task expired after it had run, the message
+    /// includes the error of its last run.
     pub fn last_error(&self) -> Option<(Timestamp, RunError<'_>)> {
         let mut has_run = false;
         let mut last: Option<(Timestamp, RunError<'_>)> = None;
@@ -311,7 +312,7 @@ impl Trail {
     }
 }
 
-/// Takes the first entry off the rest of a trail; leaves what cannot be read.
+/// Takes the first entry off the rest of a trail. Leaves the rest unchanged if it is unreadable.
 fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let (length, tail) = rest.split_first_chunk::<4>()?;
     let (encoded, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -359,7 +360,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Why the run failed and the attempt was not counted, as a word; none if it was counted.
+    /// Why the attempt of a failed run was not counted, as a word; none if it was counted.
     pub fn uncounted(&self) -> Option<&'static str> {
         matches!(self.step, Step::FailedUncounted { .. }).then_some("breaker_open")
     }

@@ -2,10 +2,10 @@
 //!
 //! *Resolving:* tasks with an ordering key wait for their turn, and tasks with dependencies wait
 //! for those to finish. Every write that may end such a wait (a submission, a settlement, an edit,
-//! a re-drive) leaves a note in the *outbox*, in its own transaction, and does no more. The
-//! resolver works off the notes: right after the commit on the same node
-//! ([`Upkeep::wait_for_notes`]), and in a sweep on every node. So a crash loses nothing. Only the
-//! resolver decides turns and dependencies; the state machine makes the changes, as always.
+//! a re-drive) only leaves a note in the *outbox*, in its own transaction. The resolver works off
+//! the notes: right after the commit on the same node ([`Upkeep::wait_for_notes`]), and in a sweep
+//! on every node. So a crash loses nothing. Only the resolver decides turns and dependencies; the
+//! state machine makes the changes, as always.
 //!
 //! *Pruning:* the leader removes old history with everything that belongs to it, idempotency keys
 //! that no client can still retry, and the rest of [`Prunable`], in small steps. Every step is
@@ -15,16 +15,16 @@
 //! Each sentence is a test of the same name in `testkit::resolver`, stamped for every
 //! implementation.
 //!
-//! - `a_key_gives_one_turn_at_a_time`: of the tasks of a tenant with the same ordering key one can
-//!   be claimed, the first by `execute_at`, then in order of submission; the next when it has
-//!   finished. Other keys, the same key of another tenant, and tasks without one do not wait.
+//! - `a_key_gives_one_turn_at_a_time`: one task of a tenant with the same ordering key can be
+//!   claimed, the first by `execute_at`, then in order of submission; the next when it has
+//!   finished. Tasks with another key, of another tenant or without a key do not wait.
 //! - `a_turn_that_has_begun_is_kept`: a retry keeps its turn, even if a task is earlier by now. A
 //!   task that was given back or not yet claimed gives its turn to an earlier task.
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not started.
 //! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Held tasks wait until it is
 //!   re-driven (then it is first) or removed, or its queue says otherwise.
-//! - `a_queue_that_stops_holding_releases_at_once`: without a review, however many, by the steps
-//!   that work off notes.
+//! - `a_queue_that_stops_holding_releases_at_once`: without a review, however many tasks it held,
+//!   by the steps that work off notes.
 //! - `a_task_waits_for_what_it_depends_on`: it is `BLOCKED` until all its dependencies have
 //!   completed. Then it is `PENDING`, due at its `execute_at` or now, whichever is later. It does
 //!   not wait for tasks that had completed before.
@@ -60,7 +60,7 @@
 //!   restart.
 //! - `old_keys_are_free_again`: a key that was used before the instant can be used for another
 //!   task.
-//! - `a_key_of_a_live_task_is_kept`: however old it is. A younger key is kept, too.
+//! - `a_key_of_a_live_task_is_kept`: however old it is. A younger key is kept too.
 //! - `a_key_may_outlive_its_task`: then it is refused, even for the same content, since the work
 //!   must not be done again.
 //! - `past_minutes_are_pruned`: of the forecast, step by step. The current minute and later ones
@@ -117,7 +117,7 @@ pub struct Pruned {
 /// Resolves and prunes (see the module's contract).
 #[async_trait]
 pub trait Upkeep: Send + Sync {
-    /// Removes at most `limit` rows that are over by `before`.
+    /// Removes at most `limit` of the rows that [`Prunable`] describes for the instant `before`.
     async fn prune(&self, what: Prunable, before: Timestamp, limit: usize) -> Result<Pruned, StoreError>;
 
     /// Works off some notes, the oldest first, and some held tasks of a queue that stopped holding.

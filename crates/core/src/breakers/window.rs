@@ -1,13 +1,13 @@
-//! When a breaker opens, and what a node counts for that. Pure.
+//! Decides when a breaker opens, and counts the runs of a node for that. Pure.
 //!
 //! The window has five slots and slides by one of them. The slots of all nodes begin at the same
 //! instants of the store's clock, so their counts can be added together. A node reports counts only
 //! of tenants with failures, so a healthy system reports nothing. A report has the whole count of a
 //! slot, not the difference to the last report, so reporting twice does no harm.
 //!
-//! A breaker over a target opens by the runs at that target. A breaker over a tenant opens by its
-//! other runs: targets whose own breaker is open or opens now do not count, and there must be
-//! failures with pull workers or at two targets at least. So one dead target, however many tasks it
+//! The runs at a target decide whether its breaker opens. A tenant's other runs decide about the
+//! breaker over the tenant: targets whose own breaker is open or opens now do not count, and at
+//! least pull workers or two targets must have failures. So one dead target, however many tasks it
 //! has, never stops its tenant.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -65,7 +65,8 @@ impl BreakerRules {
             }
             let (sum, failing) = tenants.entry(&key.tenant).or_default();
             *sum = sum.plus(*runs);
-            // Failures of pull workers have no other breaker; those of a single target have.
+            // Failures of pull workers have no other breaker. Those of a single target have their
+            // own.
             *failing += if runs.failed == 0 { 0 } else { 1 + usize::from(key.is_of_tenant()) };
         }
         let whole = tenants.into_iter().filter(|(_, (runs, failing))| *failing > 1 && self.open(*runs));
@@ -81,7 +82,8 @@ pub struct Windows {
     /// By tenant, target (empty for pull tasks) and slot.
     tenants: HashMap<String, HashMap<String, BTreeMap<Timestamp, Runs>>>,
     keys: usize,
-    /// The counts that the store has. None where a call was not answered: it may have either.
+    /// The counts that the store has. None after a call without an answer: it may have the old or
+    /// the new count.
     reported: HashMap<(BreakerKey, Timestamp), Option<Runs>>,
 }
 
@@ -149,7 +151,8 @@ impl Windows {
             }
             current.extend(rest.into_iter().map(|(slot_at, runs)| ((BreakerKey::of_tenant(tenant), slot_at), runs)));
         }
-        // Reported counts that are gone by now are reported as zero, or they would count on.
+        // Counts that were reported and have gone since are reported as zero. Otherwise the store
+        // would keep them.
         let gone = self.reported.keys().filter(|slot| !current.contains_key(slot)).cloned();
         let gone: Vec<_> = gone.map(|slot| (slot, Runs::default())).collect();
         let all = current.into_iter().chain(gone);

@@ -1,8 +1,8 @@
 //! The instants of schedules, by the minute in which their tasks will be due. Pure.
 //!
-//! All schedules are followed at once, always the one with the soonest instant. So if there are
-//! more instants than may be computed, the end of the window is missing for all schedules alike,
-//! and no schedule is missing.
+//! The instants of all schedules are computed together, always the soonest first. So if there are
+//! too many to compute, the end of the window is missing for all schedules alike, and no schedule
+//! is missing.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -34,7 +34,7 @@ pub struct UpcomingSchedule {
 pub struct Window {
     /// The current instant.
     pub now: Timestamp,
-    /// The first minute; after the current one.
+    /// The first minute. It is after the current one.
     pub from: Minute,
     /// The first minute after the window.
     pub to: Minute,
@@ -50,9 +50,9 @@ pub struct Instants {
 }
 
 /// Counts the instants of schedules in a window, at most `max` of them. An instant counts in the
-/// minute of its due time, jitter included. `ends_at` and `max_runs` hold, where each waiting run
-/// has its own reserved. Paused schedules have no instants. Overdue instants are left out, since
-/// catch-up decides about them. Overlap policies are not foreseen: every instant counts.
+/// minute of its due time, jitter included. `ends_at` and `max_runs` apply, with one run reserved
+/// for each waiting one. Paused schedules have no instants. Overdue instants are left out, since
+/// catch-up decides about them. Overlap policies are ignored: every instant counts.
 pub fn instants(schedules: &[UpcomingSchedule], window: &Window, max: usize) -> Instants {
     let end = window.to.begins();
     let mut left: Vec<u64> = schedules.iter().map(runs_left).collect();

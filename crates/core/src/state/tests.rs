@@ -1,5 +1,5 @@
-//! The state machine, walked: every state and every event, against a table that is written out, and
-//! random lives against the diagram of the API.
+//! Tests of the state machine: every state and every event against a table, and random lives
+//! against the diagram of the API.
 
 mod diagram;
 mod lives;
@@ -41,7 +41,7 @@ fn policy(max_retries: u32) -> RetryPolicy {
     }
 }
 
-/// A failure that may be retried three times and makes poison of the third loss.
+/// A failure that may be retried three times; the third lost worker makes the task poison.
 fn failure(how: FailedHow) -> Failure<'static> {
     Failure {
         how,
@@ -66,7 +66,7 @@ fn step(position: &Position, event: Event<'_>) -> ChangeFields {
 }
 
 fn error_of(change: &ChangeFields) -> (String, String) {
-    let (_, error) = change.trail.last_error().expect("it tells an error");
+    let (_, error) = change.trail.last_error().expect("it has an error");
     (error.code.into_owned(), error.message.into_owned())
 }
 
@@ -98,7 +98,7 @@ fn a_token_holds_until_the_task_changes() {
 }
 
 #[test]
-fn a_completion_needs_no_look_at_the_task() {
+fn a_completion_needs_no_read_of_the_task() {
     let unread = Change::complete_held("acme", 5, None, &by());
     let read = step(&at(State::Running), Event::Complete { result: None, http_status: None });
     assert_eq!((unread.from, unread.expected_version, unread.to), (read.from, read.expected_version, read.to));
@@ -170,18 +170,18 @@ fn after_the_last_retry_a_task_is_a_dead_letter() {
 #[test]
 fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
     for how in [FailedHow::Failed, FailedHow::TimedOut, FailedHow::Lost] {
-        // The last attempt, and one that a policy of an earlier time would not have allowed.
+        // The last attempt, and attempts beyond the policy (it may have been edited since).
         for attempts in [1, 3, 4, 9] {
             let change = step(&Position { attempts, ..at(State::Running) }, Event::Fail(under_breaker(how)));
             assert_eq!((change.to, change.attempts), (State::Pending, Some(attempts - 1)));
             let wait = i64::from(attempts) * 1_000;
-            assert_eq!(change.due_at, Some(NOW.plus_millis(wait)), "it waits as after the attempt that it was");
+            assert_eq!(change.due_at, Some(NOW.plus_millis(wait)), "the delay is that of its attempt");
             let found = change.trail.last().unwrap();
             assert!(
                 matches!(found.step, Step::FailedUncounted { outcome, http_status: Some(500), .. } if outcome == how)
             );
             assert_eq!((found.uncounted(), error_of(&change).0.as_str()), (Some("breaker_open"), "boom"));
-            assert_eq!(change.crashes, Some(u32::from(how == FailedHow::Lost)), "lost workers are counted as ever");
+            assert_eq!(change.crashes, Some(u32::from(how == FailedHow::Lost)), "lost workers are counted as always");
         }
     }
     let asked = Failure { retry_after_millis: Some(7), ..under_breaker(FailedHow::Failed) };
@@ -191,7 +191,7 @@ fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
 /// A task becomes a dead letter if no attempt can help, if it kills its workers, or if it may run
 /// only once.
 #[test]
-fn a_breaker_spares_only_what_another_attempt_could_mend() {
+fn a_breaker_spares_only_failures_worth_a_retry() {
     let fail = |position: Position, failure: Failure<'static>| step(&position, Event::Fail(failure));
     let counted = |change: &ChangeFields| {
         let found = change.trail.last().unwrap();
@@ -227,7 +227,7 @@ fn a_retry_waits_as_the_policy_or_the_worker_says() {
     assert_eq!(due(1, Some(MAX_RETRY_AFTER_MILLIS + 1)), 86_400_000, "cut to a day");
     assert_eq!(due(1, Some(u64::MAX)), 86_400_000, "cut to a day");
 
-    // What was asked for does not buy attempts, and no instant lies beyond the last one that can be
+    // A requested delay does not add attempts, and no instant is after the last one that can be
     // written.
     let asked = Failure { retry_after_millis: Some(1), policy: policy(0), ..failure(FailedHow::Failed) };
     assert_eq!(step(&at(State::Running), Event::Fail(asked)).to, State::DeadLettered);
@@ -257,12 +257,16 @@ fn a_run_asked_to_stop_ends_cancelled_whatever_its_outcome() {
         assert_eq!((change.to, change.result, change.due_at), (State::Cancelled, None, None));
         assert!(!change.cancel_requested);
     }
-    assert_eq!(transition(&position, Event::Cancel, &by()).unwrap_err().state, State::Running, "asked once is enough");
+    assert_eq!(
+        transition(&position, Event::Cancel, &by()).unwrap_err().state,
+        State::Running,
+        "a second request is illegal"
+    );
     assert!(transition(&at(State::Running), Event::Stopped, &by()).is_err(), "it was not asked to stop");
 }
 
 #[test]
-fn a_redrive_begins_anew() {
+fn a_redrive_starts_over() {
     let dead = Position { attempts: 4, crashes: 3, ..at(State::DeadLettered) };
     let change = step(&dead, Event::Redrive(None));
     assert_eq!((change.to, change.attempts, change.crashes), (State::Pending, Some(0), Some(0)));

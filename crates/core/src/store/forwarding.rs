@@ -1,4 +1,4 @@
-//! Forwards calls to the store inside another, for stores that change only a few of them.
+//! Forwards calls to an inner store, for stores that change only a few of them.
 //!
 //! A forwarded call hands on the future of the inner store: it costs no allocation of its own.
 

@@ -1,4 +1,4 @@
-//! The trail: what is written is read back, and what it says about runs and errors.
+//! Tests of the trail: steps are read back, and runs and errors are read from them.
 
 use super::*;
 

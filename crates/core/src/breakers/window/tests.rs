@@ -23,7 +23,7 @@ fn opened(counts: &[(&str, &str, u64, u64)]) -> Vec<String> {
 }
 
 #[test]
-fn more_than_so_many_percent_of_enough_runs_open() {
+fn a_breaker_opens_above_its_percentage_of_enough_runs() {
     for (ok, failed, opens) in [
         (0, 19, false),
         (0, 20, true),
@@ -43,15 +43,15 @@ fn more_than_so_many_percent_of_enough_runs_open() {
 #[test]
 fn a_dead_target_opens_its_own_breaker_and_not_its_tenants() {
     assert_eq!(opened(&[("t", "http://dead:80", 0, 100_000), ("t", "http://well:80", 3, 1)]), ["t/http://dead:80"]);
-    assert_eq!(opened(&[("t", "http://dead:80", 0, 19)]), [""; 0], "neither of them by too few runs");
-    // One target that fails often, but not often enough, does not stop the others either.
+    assert_eq!(opened(&[("t", "http://dead:80", 0, 19)]), [""; 0], "too few runs open neither");
+    // A target that fails often, but not often enough, does not stop the others either.
     assert_eq!(opened(&[("t", "http://ill:80", 100, 900), ("t", "http://idle:80", 0, 0)]), [""; 0]);
 }
 
 #[test]
-fn what_fails_everywhere_opens_the_tenants_breaker() {
+fn failures_everywhere_open_the_tenants_breaker() {
     assert_eq!(opened(&[("t", "http://a:80", 0, 12), ("t", "http://b:80", 1, 12)]), ["t/"]);
-    assert_eq!(opened(&[("t", "", 0, 20)]), ["t/"], "pull workers have no other");
+    assert_eq!(opened(&[("t", "", 0, 20)]), ["t/"], "pull workers have only the tenant's breaker");
     assert_eq!(opened(&[("t", "", 30, 0), ("t", "http://a:80", 0, 12), ("t", "http://b:80", 0, 12)]), [""; 0]);
     assert_eq!(opened(&[("t", "", 0, 10), ("u", "", 0, 10)]), [""; 0], "tenants are apart");
 }
@@ -131,8 +131,8 @@ fn no_more_keys_are_counted_than_there_is_room_for() {
 }
 
 proptest! {
-    /// In whichever order counts are reported, and whether an answer was lost or not: what a store
-    /// has in the end are the runs of the window.
+    /// In any order of reports, and with any lost answers, the store has the runs of the window in
+    /// the end.
     #[test]
     fn the_reported_counts_are_those_counted(
         steps in prop::collection::vec((0_i64..90, 0_usize..3, 0_u64..3, 0_u64..2, any::<bool>()), 1..60),

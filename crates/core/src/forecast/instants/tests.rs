@@ -1,4 +1,4 @@
-//! Windows over schedules, and random ones against a count of each schedule by itself.
+//! Windows over schedules, and random ones compared with a count of each schedule by itself.
 
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -47,7 +47,7 @@ fn with(schedule: UpcomingSchedule, change: impl FnOnce(&mut UpcomingSchedule)) 
     schedule
 }
 
-/// So many minutes, from the one after now on.
+/// A window of this many minutes, from the one after now on.
 fn window(now: Timestamp, minutes: i64) -> Window {
     let from = Minute::of(now).plus(1);
     Window { now, from, to: from.plus(minutes) }
@@ -75,7 +75,7 @@ fn schedules_add_up_in_their_minutes() {
 }
 
 #[test]
-fn the_minute_that_lasts_and_the_end_are_not_in_it() {
+fn the_current_minute_and_the_end_are_not_counted() {
     let found = counts(&[cron("* * * * *")], &window(at(0), 3));
     assert_eq!(found, [(0, 1), (1, 1), (2, 1)]);
     assert_eq!(counts(&[cron("* * * * *")], &window(at(59_999), 3)), [(0, 1), (1, 1), (2, 1)]);
@@ -86,7 +86,7 @@ fn an_instant_counts_where_its_jitter_puts_it() {
     let schedule = with(cron("* * * * *"), |schedule| schedule.spec.jitter_millis = 600_000);
     let window = window(at(1), 60);
     let mut expected: BTreeMap<i64, u64> = BTreeMap::new();
-    // Those from 18:01 on are not decided; one of them may be put behind the first minute.
+    // Instants from 18:01 on are undecided. Jitter may move one out of the first minute.
     for number in 1..=60 {
         let instant = at(number * 60_000);
         let jitter = i64::try_from(jitter_millis(schedule.id, instant, 600_000)).unwrap();
@@ -105,7 +105,11 @@ fn runs_and_ends_and_pauses_are_respected() {
     let waiting = with(cron("* * * * *"), |schedule| {
         (schedule.spec.max_runs, schedule.run_count, schedule.reserved) = (Some(8), 3, 4);
     });
-    assert_eq!(counts(std::slice::from_ref(&waiting), &window(at(0), 60)).len(), 1, "theirs are reserved");
+    assert_eq!(
+        counts(std::slice::from_ref(&waiting), &window(at(0), 60)).len(),
+        1,
+        "the runs of the waiting ones are reserved"
+    );
     let all_wait = with(waiting, |schedule| schedule.reserved = 9);
     assert_eq!(counts(&[all_wait], &window(at(0), 60)), []);
     let used_up = with(cron("* * * * *"), |schedule| (schedule.spec.max_runs, schedule.run_count) = (Some(3), 3));
@@ -116,13 +120,13 @@ fn runs_and_ends_and_pauses_are_respected() {
 }
 
 #[test]
-fn what_has_fired_is_not_counted_again() {
+fn a_fired_instant_is_not_counted_again() {
     let fired = with(cron("* * * * *"), |schedule| schedule.next_run_at = at(180_000));
     assert_eq!(counts(&[fired], &window(at(0), 4)), [(2, 1), (3, 1)]);
 }
 
 #[test]
-fn what_is_overdue_is_left_out_however_much_it_is() {
+fn overdue_instants_are_left_out() {
     let late = with(cron("* * * * * *"), |schedule| schedule.next_run_at = at(-1_000_000_000_000));
     let found = instants(&[late], &window(at(0), 2), 200);
     assert_eq!((found.until, found.minutes.into_values().collect::<Vec<_>>()), (None, vec![60, 60]));
@@ -135,7 +139,7 @@ fn the_stored_instant_is_pinned() {
 }
 
 #[test]
-fn of_too_many_the_end_is_missing_for_all_alike() {
+fn too_many_instants_cut_the_end_of_the_window() {
     let schedules = [cron("* * * * * *"), cron("* * * * *"), cron("0 0 1 1 *")];
     let window = window(at(0), 1_000);
     let found = instants(&schedules, &window, 6_100);
@@ -143,7 +147,7 @@ fn of_too_many_the_end_is_missing_for_all_alike() {
     assert!((window.from.plus(98)..window.from.plus(100)).contains(&until), "{until:?}");
     let whole: Vec<(Minute, u64)> = found.minutes.into_iter().collect();
     let minutes = usize::try_from(until.number() - window.from.number()).unwrap();
-    assert_eq!(whole.len(), minutes, "every minute before it");
+    assert_eq!(whole.len(), minutes, "every minute before it is complete");
     assert!(whole.iter().all(|(minute, count)| *minute < until && *count == 61), "{whole:?}");
 }
 
@@ -193,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_is_right_before_the_cut(schedules in prop::collection::vec(any_upcoming(), 1..6), most in 0..500_usize) {
+    fn counts_before_the_cut_are_right(schedules in prop::collection::vec(any_upcoming(), 1..6), most in 0..500_usize) {
         let window = window(at(12_345), 60);
         let found = instants(&schedules, &window, most);
         let mut whole = naive(&schedules, &window);

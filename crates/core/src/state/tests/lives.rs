@@ -1,5 +1,5 @@
-//! Random lives: whatever happens in whatever order, versions grow without gap, attempts stay
-//! within their bound, and each step is an edge of the API's diagram.
+//! Random lives: in any order of events, versions grow without gap, attempts stay within their
+//! bound, and each step is an edge of the API's diagram.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ impl Row {
         Self { position, trail: by().submitted(state), held: false }
     }
 
-    /// The conditional write: false, and nothing changed, where the row is not as the change
+    /// The conditional write. Returns false, and changes nothing, if the row is not as the change
     /// expects.
     fn apply(&mut self, change: &Change) -> bool {
         if (self.position.state, self.position.version) != (change.from, change.expected_version) {
@@ -112,21 +112,21 @@ proptest! {
         let mut row = Row::submitted(if blocked { Blocked } else { Pending });
         let mut before = row.position;
         for (event, late) in events {
-            // Sometimes whoever decides has read the row one change ago.
+            // Sometimes the decision is based on a read of the row before its last change.
             let read = if late { before } else { row.position };
             let Ok(change) = transition(&read, event, &by()) else { continue };
             let was = row.position;
             let steps = u64::try_from(change.trail.entries().count()).unwrap();
             prop_assert_eq!(change.version, change.expected_version + steps, "a version for each step");
             let applied = row.apply(&change);
-            prop_assert_eq!(applied, read.version == was.version, "who read an older row changes nothing");
+            prop_assert_eq!(applied, read.version == was.version, "a decision from an older row changes nothing");
             if applied {
                 before = was;
                 prop_assert!(row.position.version > was.version);
             }
             prop_assert!(row.position.attempts <= MAX_RETRIES + 1, "{:?}", row.position);
             prop_assert!(row.position.crashes <= POISON_AFTER, "{:?}", row.position);
-            prop_assert_eq!(row.held, row.position.state.is_held(), "held exactly while somebody has it");
+            prop_assert_eq!(row.held, row.position.state.is_held(), "held exactly in the held states");
             prop_assert!(!row.position.cancel_requested || row.position.state == Running);
         }
         let entries: Vec<Entry<'_>> = row.trail.entries().collect();

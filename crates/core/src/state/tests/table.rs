@@ -1,9 +1,9 @@
-//! Every state × every event, written out: a change of the machine shows here first.
+//! Every state × every event, as a table: a change of the machine shows here first.
 
 use super::*;
 use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
 
-/// Every kind of event, with what tells its outcomes apart.
+/// Every kind of event, in every variant that has an outcome of its own.
 pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
     let hopeless = Failure { retryable: false, ..failure(FailedHow::Failed) };
     let used_up = Failure { policy: policy(0), ..failure(FailedHow::Failed) };
@@ -135,12 +135,15 @@ fn assert_fits(change: &Change, position: &Position) {
     for entry in &entries {
         assert_eq!((entry.at, entry.node, &entry.actor), (NOW, NODE, &by().actor));
     }
-    assert_eq!(change.hold.is_some(), change.to.is_held() && !change.cancel_requested, "who holds it");
-    assert!(change.due_at.is_none() || matches!(change.to, State::Pending | State::Blocked), "only what waits is due");
+    assert_eq!(change.hold.is_some(), change.to.is_held() && !change.cancel_requested, "the hold fits the state");
+    assert!(
+        change.due_at.is_none() || matches!(change.to, State::Pending | State::Blocked),
+        "only a waiting task is due"
+    );
 }
 
 #[test]
-fn final_states_absorb_everything_but_the_redrive_of_a_dead_letter() {
+fn only_a_redrive_leaves_a_final_state() {
     for position in positions().into_iter().filter(|position| position.state.is_final()) {
         for (name, event) in events() {
             let legal = transition(&position, event, &by()).is_ok();
