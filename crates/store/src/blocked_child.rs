@@ -38,8 +38,8 @@ pub(crate) struct DeadLetterEnd {
 }
 
 impl DeadLetterEnd {
-    /// A finished task in a queue with these settings. Unreadable settings hold, for that can be
-    /// undone: the next review after they were set again releases what waits.
+    /// A finished task in a queue with these settings. Unreadable settings hold, because that can
+    /// be undone: once they are set again, the next review releases the waiting tasks.
     pub(crate) fn of(state: Option<State>, settings: Option<&str>) -> Self {
         let holds = |settings: &str| {
             serde_json::from_str(settings)
@@ -80,8 +80,8 @@ impl BlockedChild {
         })
     }
 
-    /// Decides after `gone` of its parents have finished. `end` is the end of the first that did
-    /// not complete; of any, if all did.
+    /// Decides after `gone` of its parents have finished. `end` is the end of the first parent that
+    /// did not complete, or of any parent if all did.
     pub(crate) fn decide(&self, gone: i64, end: ParentEnd, by: &By<'_>) -> ChildStep {
         let left = self.blockers.saturating_sub(gone);
         if end.state != State::Completed && self.on_failure != OnDependencyFailure::Run {

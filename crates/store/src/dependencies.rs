@@ -32,7 +32,7 @@ pub(crate) struct KnownParent {
     pub state: State,
 }
 
-/// What is decided about a member.
+/// The decision about a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MemberPlan {
     /// Its status stays.
@@ -48,7 +48,7 @@ pub(crate) enum MemberPlan {
 pub(crate) struct Prerequisites {
     /// Every task that it depends on.
     pub depends_on: Vec<TaskId>,
-    /// Those of them that it waits for.
+    /// Those that it waits for.
     pub edges: Vec<TaskId>,
     /// Those of the edges whose parents have finished, and in which state.
     pub ended: Vec<(TaskId, State)>,
@@ -57,12 +57,12 @@ pub(crate) struct Prerequisites {
 }
 
 impl Prerequisites {
-    /// The state in which a task begins that waits for this.
+    /// The first state of a task with these prerequisites.
     pub(crate) fn state(&self) -> State {
         if self.edges.is_empty() { State::Pending } else { State::Blocked }
     }
 
-    /// Writes into a new task what it depends on, and the state in which it begins.
+    /// Writes the dependencies and the first state into a new task.
     pub(crate) fn write_into(&self, body: &mut Body, trail: &mut Trail) {
         body.dependencies.ids.clone_from(&self.depends_on);
         if self.state() == State::Blocked {
@@ -153,7 +153,7 @@ impl<'a> DependencyBatch<'a> {
     }
 
     /// The members that cannot be stored, each with the dependency that is missing. A member that
-    /// is put off anyway is refused only for what a later submission would not change.
+    /// is put off is refused only if a later submission would be refused too.
     fn refused(&self, known: &HashMap<TaskId, KnownParent>) -> Vec<Option<TaskId>> {
         let mut refused: Vec<Option<TaskId>> = vec![None; self.tasks.len()];
         let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -184,20 +184,20 @@ impl<'a> DependencyBatch<'a> {
             }
         }
         let is_new = |place: usize| self.statuses[place] == MemberStatus::New;
-        // Missing parents go first, through all generations: waiting does not help there.
+        // Missing parents go first, through all generations: waiting does not help with them.
         for (reasons, is_for_good) in [(missing, true), (later, false)] {
-            let mut to_tell: Vec<usize> = Vec::new();
+            let mut to_visit: Vec<usize> = Vec::new();
             for (place, id) in reasons {
                 if refused[place].is_none() && (is_for_good || is_new(place)) {
                     refused[place] = Some(id);
-                    to_tell.push(place);
+                    to_visit.push(place);
                 }
             }
-            while let Some(parent) = to_tell.pop() {
+            while let Some(parent) = to_visit.pop() {
                 for child in children.remove(&parent).unwrap_or_default() {
                     if refused[child].is_none() && (is_for_good || is_new(child)) {
                         refused[child] = Some(self.tasks[parent].id);
-                        to_tell.push(child);
+                        to_visit.push(child);
                     }
                 }
             }

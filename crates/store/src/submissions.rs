@@ -27,7 +27,7 @@ pub(crate) enum SubmissionVerdict {
 }
 
 impl SubmissionVerdict {
-    /// What tasks of the same batch that depend on this one need to know.
+    /// The status that members of the batch which depend on this one see.
     fn member_status(&self) -> MemberStatus {
         match self {
             Self::New => MemberStatus::New,
@@ -48,8 +48,8 @@ pub(crate) struct BatchPlan {
 }
 
 impl BatchPlan {
-    /// Plans tasks of one batch by their verdicts so far and the parents outside it. A refused
-    /// member takes along its replays in the batch.
+    /// Plans tasks of one batch by their verdicts so far and the parents outside it. If a member is
+    /// refused, so are its replays in the batch.
     pub(crate) fn new(
         tasks: &[NewTask],
         batch: &DependencyBatch<'_>,

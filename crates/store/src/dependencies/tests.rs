@@ -6,10 +6,10 @@ fn depending(on: &[TaskId]) -> NewTask {
     task().depends_on(on).build()
 }
 
-/// A batch of which nothing was put off before.
-fn batch<'a>(tasks: &'a [NewTask], stands: &'a [MemberStatus]) -> DependencyBatch<'a> {
+/// A batch without members that were put off before.
+fn batch<'a>(tasks: &'a [NewTask], statuses: &'a [MemberStatus]) -> DependencyBatch<'a> {
     static NONE: std::sync::LazyLock<HashSet<TaskId>> = std::sync::LazyLock::new(HashSet::new);
-    DependencyBatch::new(tasks, stands, &NONE)
+    DependencyBatch::new(tasks, statuses, &NONE)
 }
 
 fn live(id: TaskId) -> (TaskId, KnownParent) {
@@ -28,12 +28,12 @@ fn waits(plan: &MemberPlan) -> &Prerequisites {
 }
 
 #[test]
-fn members_and_others_are_waited_for() {
+fn a_task_waits_for_parents_inside_and_outside_its_batch() {
     let outside = TaskId::new();
     let first = depending(&[]);
     let second = depending(&[first.id, outside]);
-    let (tasks, stands) = ([second, first], [MemberStatus::New; 2]);
-    let batch = batch(&tasks, &stands);
+    let (tasks, statuses) = ([second, first], [MemberStatus::New; 2]);
+    let batch = batch(&tasks, &statuses);
     assert_eq!(batch.outside(), [outside]);
     let plans = batch.plan(&HashMap::from([live(outside)]));
     assert_eq!(waits(&plans[0]).edges, [tasks[1].id, outside]);
@@ -41,7 +41,7 @@ fn members_and_others_are_waited_for() {
 }
 
 #[test]
-fn what_has_completed_is_not_waited_for() {
+fn completed_parents_are_not_waited_for() {
     let ended = [State::Completed, State::Cancelled, State::Failed, State::DeadLettered];
     let ids = [TaskId::new(), TaskId::new(), TaskId::new(), TaskId::new()];
     let parents: HashMap<_, _> = ids.into_iter().zip(ended).map(|(id, state)| known(id, state)).collect();
@@ -59,8 +59,8 @@ fn a_replay_stands_for_its_first_task() {
     let first = TaskId::new();
     let replay = depending(&[]);
     let child = depending(&[replay.id, first]);
-    let (tasks, stands) = ([replay, child], [MemberStatus::As(first), MemberStatus::New]);
-    let batch = batch(&tasks, &stands);
+    let (tasks, statuses) = ([replay, child], [MemberStatus::As(first), MemberStatus::New]);
+    let batch = batch(&tasks, &statuses);
     assert_eq!(batch.outside(), [first]);
     let plans = batch.plan(&HashMap::from([live(first)]));
     assert_eq!((&plans[0], waits(&plans[1]).edges.as_slice()), (&MemberPlan::Stays, [first].as_slice()), "once");
@@ -73,18 +73,18 @@ fn a_refused_member_takes_its_descendants_along() {
     let grandchild = depending(&[child.id]);
     let stranger = depending(&[]);
     let ids = [refused.id, child.id];
-    let (tasks, stands) = (
+    let (tasks, statuses) = (
         [grandchild, child, refused, stranger],
         [MemberStatus::New, MemberStatus::New, MemberStatus::Refused, MemberStatus::New],
     );
-    let plans = batch(&tasks, &stands).plan(&HashMap::new());
+    let plans = batch(&tasks, &statuses).plan(&HashMap::new());
     assert_eq!(plans[..3], [MemberPlan::Unknown(ids[1]), MemberPlan::Unknown(ids[0]), MemberPlan::Stays]);
     assert_eq!(waits(&plans[3]), &Prerequisites::default());
 }
 
-/// Whether the full one is among the tasks or was taken out before.
+/// First the parent in the full queue is one of the tasks, then one that was put off before.
 #[test]
-fn what_is_missing_is_told_before_what_may_come_later() {
+fn a_missing_parent_is_reported_before_a_put_off_one() {
     let (full, unknown) = (depending(&[]), TaskId::new());
     let of_both = depending(&[full.id, unknown]);
     let behind = depending(&[full.id, of_both.id]);
@@ -101,7 +101,7 @@ fn what_is_missing_is_told_before_what_may_come_later() {
     ];
     let out = HashSet::from([full.id]);
     let mut tasks = vec![of_both, behind, put_off, of_reused, reused, full];
-    let mut stands = vec![
+    let mut statuses = vec![
         MemberStatus::New,
         MemberStatus::New,
         MemberStatus::New,
@@ -109,16 +109,16 @@ fn what_is_missing_is_told_before_what_may_come_later() {
         MemberStatus::Refused,
         MemberStatus::PutOff,
     ];
-    assert_eq!(batch(&tasks, &stands).plan(&HashMap::new()), expected);
+    assert_eq!(batch(&tasks, &statuses).plan(&HashMap::new()), expected);
     tasks.pop();
-    stands.pop();
-    let batch = DependencyBatch::new(&tasks, &stands, &out);
-    assert_eq!(batch.outside(), [unknown], "what was put off is not looked for");
+    statuses.pop();
+    let batch = DependencyBatch::new(&tasks, &statuses, &out);
+    assert_eq!(batch.outside(), [unknown], "a parent that was put off is not looked up");
     assert_eq!(batch.plan(&HashMap::new()), expected[..5]);
 }
 
 #[test]
-fn what_found_no_room_is_refused_for_good_only_where_room_would_not_mend_it() {
+fn a_put_off_task_is_refused_only_for_a_missing_parent() {
     let (unknown, there) = (TaskId::new(), TaskId::new());
     let full = depending(&[there]);
     let hopeless = depending(&[unknown, there]);
@@ -133,9 +133,9 @@ fn what_found_no_room_is_refused_for_good_only_where_room_would_not_mend_it() {
         MemberPlan::Unknown(behind.id),
     ];
     let tasks = [full, hopeless, behind, of_full, new_behind];
-    let stands =
+    let statuses =
         [MemberStatus::PutOff, MemberStatus::PutOff, MemberStatus::PutOff, MemberStatus::PutOff, MemberStatus::New];
-    let batch = batch(&tasks, &stands);
+    let batch = batch(&tasks, &statuses);
     assert_eq!(batch.outside().len(), 2);
     assert_eq!(batch.plan(&HashMap::from([live(there)])), expected);
 }
@@ -143,9 +143,9 @@ fn what_found_no_room_is_refused_for_good_only_where_room_would_not_mend_it() {
 #[test]
 fn another_tenants_task_is_unknown() {
     let theirs = TaskId::new();
-    let (tasks, stands) = ([depending(&[theirs])], [MemberStatus::New]);
+    let (tasks, statuses) = ([depending(&[theirs])], [MemberStatus::New]);
     let of_others = KnownParent { tenant: "other".to_owned(), state: State::Running };
-    let plans = batch(&tasks, &stands).plan(&HashMap::from([(theirs, of_others)]));
+    let plans = batch(&tasks, &statuses).plan(&HashMap::from([(theirs, of_others)]));
     assert_eq!(plans, [MemberPlan::Unknown(theirs)]);
 }
 
@@ -155,8 +155,8 @@ fn a_long_chain_is_refused_without_recursion() {
     for place in 0..50_000 {
         tasks.push(depending(&[tasks[place].id]));
     }
-    let stands = vec![MemberStatus::New; tasks.len()];
-    let plans = batch(&tasks, &stands).plan(&HashMap::new());
+    let statuses = vec![MemberStatus::New; tasks.len()];
+    let plans = batch(&tasks, &statuses).plan(&HashMap::new());
     assert!(plans.iter().all(|plan| matches!(plan, MemberPlan::Unknown(_))));
 }
 
