@@ -1,7 +1,7 @@
 //! Numbered, reversible migrations, for both databases.
 //!
 //! Each is a pair of SQL files that are built into the binary. `schema_migrations` records which
-//! were applied, with a digest of the text, so that a file that was edited later is noticed.
+//! were applied, with a digest of the text: a file that was edited later is noticed.
 //! `runner` decides what to run; [`sqlite`] and [`postgres`] run it. Invariant: the versions are 1,
 //! 2, 3 … without gaps.
 
@@ -75,9 +75,9 @@ pub enum MigrationError {
         /// The last version of this binary.
         known: u32,
     },
-    /// A migration was applied with another content than this binary has.
+    /// A migration was applied with other content than this binary has.
     #[error(
-        "migration {version} ({name}) was applied to the database with another content than this binary has: use the \
+        "migration {version} ({name}) was applied to the database with other content than this binary has: use the \
          release that applied it, or one that came after that"
     )]
     Changed {
@@ -110,8 +110,8 @@ pub enum MigrationError {
     Postgres(String),
     /// Another session holds a lock that a migration needs.
     #[error(
-        "migration {version} ({name}) did not get a lock that somebody else holds: see in pg_locks who holds one on a \
-         table of the schema punctual, and in pg_stat_activity since when (xact_start), let them end, and try again"
+        "migration {version} ({name}) did not get a lock that somebody else holds: find the sessions with locks on \
+         tables of the schema punctual in pg_locks, and their xact_start in pg_stat_activity; end them and try again"
     )]
     Locked {
         /// Its number.
@@ -148,7 +148,7 @@ pub enum MigrationError {
 }
 
 impl MigrationError {
-    /// This failure, after `steps` were `done`.
+    /// This failure, after these migrations were `done`.
     fn after(self, done: &'static str, steps: &[u32]) -> Self {
         match steps {
             [] => self,
@@ -157,7 +157,7 @@ impl MigrationError {
     }
 }
 
-/// Numbers of steps, for people.
+/// The numbers of migrations, as shown to people.
 pub fn numbers(versions: &[u32]) -> String {
     match versions {
         [] => "nothing".to_owned(),

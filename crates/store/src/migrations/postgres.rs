@@ -1,9 +1,9 @@
 //! The migrations of PostgreSQL, in its schema `punctual`.
 //!
 //! An advisory lock lets one node migrate at a time. A migration is one transaction, unless its
-//! first line is `-- no-transaction`: then each of its statements is by itself, as concurrent
-//! indexes need it, and can be repeated after an interruption. `punctual migrate` and `serve` call
-//! these through [`crate::postgres::Migrator`].
+//! first line is `-- no-transaction`: then each statement runs by itself, as concurrent indexes
+//! require, and can be repeated after an interruption. `punctual migrate` and `serve` call these
+//! through [`crate::postgres::Migrator`].
 
 use std::time::Duration;
 
@@ -32,20 +32,20 @@ pub const STEPS: &[Migration] = migrations! {
     "0012_overtaken_probes",
 };
 
-/// The lock of everything that changes tables, the leader's upkeep included: the bytes of
-/// `punctual`.
+/// The advisory lock around everything that changes tables, including the leader's upkeep. Its
+/// number is the bytes of `punctual`.
 pub(crate) const LOCK: i64 = i64::from_be_bytes(*b"punctual");
 
 /// How long to wait between two attempts to get the lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A migration that waits for a table's lock holds up all later users of the table. So it waits
-/// shortly, lets them pass, and tries again. (A concurrent index holds up no one, and may wait for
-/// the oldest transaction.)
+/// A migration that waits for a table's lock blocks all later users of the table. So it waits
+/// briefly, lets them pass, and tries again. (Building an index concurrently blocks no one. It may
+/// wait for the oldest transaction.)
 const SHORT_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
-/// How long it lets them pass.
+/// The pause between two attempts.
 const STEP_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a migration is tried.
+/// For how long a migration is tried.
 pub(crate) const STEP_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The first line of a migration that cannot run in a transaction.
@@ -58,8 +58,7 @@ struct MigratingSession<'c> {
     patience: Duration,
 }
 
-/// Applies every migration that is missing, each tried for as long as `patience`; returns their
-/// numbers.
+/// Applies every missing migration, each tried for `patience`; returns their numbers.
 pub(crate) async fn up(client: &Client, now: Timestamp, patience: Duration) -> Result<Vec<u32>, MigrationError> {
     expect_primary(client).await?;
     expect_utf8(client).await?;
@@ -70,8 +69,7 @@ pub(crate) async fn up(client: &Client, now: Timestamp, patience: Duration) -> R
     .await
 }
 
-/// Takes back every migration above `to` (zero takes back all), the last first; returns their
-/// numbers.
+/// Reverts every migration above `to` (zero reverts all), the last first; returns their numbers.
 pub(crate) async fn down(client: &Client, to: u32, patience: Duration) -> Result<Vec<u32>, MigrationError> {
     expect_primary(client).await?;
     locked(client, runner::down(&mut MigratingSession { client, patience }, STEPS, to)).await
@@ -79,7 +77,7 @@ pub(crate) async fn down(client: &Client, to: u32, patience: Duration) -> Result
 
 /// Every migration that this binary knows, and when it was applied.
 pub(crate) async fn status(client: &Client) -> Result<SchemaStatus, MigrationError> {
-    runner::standing(records(client).await?, STEPS)
+    runner::status(records(client).await?, STEPS)
 }
 
 /// How many migrations are applied. Fails if a newer binary has applied others.
@@ -124,8 +122,8 @@ async fn locked<T>(
     client: &Client,
     work: impl Future<Output = Result<T, MigrationError>>,
 ) -> Result<T, MigrationError> {
-    // A wait inside the server would hold a snapshot, and a concurrent index waits for all of
-    // those.
+    // A wait inside the server would hold a snapshot, and a concurrent index waits for all
+    // snapshots.
     while !ask(client, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
         tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
     }
@@ -165,7 +163,7 @@ async fn run(
     patience: Duration,
 ) -> Result<(), MigrationError> {
     let (version, name) = (step.version, step.name);
-    let right = "CREATE on the schema punctual, and to own what is in it";
+    let right = "CREATE on the schema punctual, and ownership of everything in it";
     let failed = |error: Error| denied(&format!("migration {version} ({name})"), right, &error);
     if sql.starts_with(NO_TRANSACTION) {
         for statement in sql.split_inclusive(";\n") {
@@ -209,7 +207,7 @@ async fn is_recorded(client: &Client) -> Result<bool, MigrationError> {
     Ok(row.map_err(|error| unread(&error))?.get(0))
 }
 
-/// The answer to a question of one boolean.
+/// Runs a query that returns one boolean.
 async fn ask(client: &Client, question: &str) -> Result<bool, MigrationError> {
     Ok(client.query_one(question, &[]).await.map_err(fault)?.get(0))
 }

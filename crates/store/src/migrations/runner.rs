@@ -1,7 +1,7 @@
 //! Brings a database up or down, one migration after the other: the same for both databases.
 //!
-//! `sqlite` and `postgres` beside this call it. It decides what is missing and in which order; a
-//! [`Schema`] reads the records and runs the SQL. Invariant: nothing is changed in a database whose
+//! The modules `sqlite` and `postgres` call it. It decides what is missing and in which order; a
+//! [`Schema`] reads the records and runs the SQL. Invariant: it changes nothing in a database whose
 //! records are not a prefix of the migrations that this binary knows.
 
 use punctual_core::time::Timestamp;
@@ -27,7 +27,7 @@ pub(super) trait Schema {
     async fn revert(&mut self, migration: &Migration) -> Result<(), MigrationError>;
 }
 
-/// Applies every migration that is missing; returns their numbers.
+/// Applies every missing migration; returns their numbers.
 pub(super) async fn up(
     schema: &mut impl Schema,
     known: &[Migration],
@@ -42,24 +42,23 @@ pub(super) async fn up(
     Ok(made)
 }
 
-/// Takes back every migration above `to` (zero takes back all), the last first; returns their
-/// numbers.
+/// Reverts every migration above `to` (zero reverts all), the last first; returns their numbers.
 pub(super) async fn down(schema: &mut impl Schema, known: &[Migration], to: u32) -> Result<Vec<u32>, MigrationError> {
     let done = count(schema.records().await?, known)?;
     let keep = usize::try_from(to).unwrap_or(usize::MAX);
     if keep > known.len() {
         return Err(MigrationError::NoSuchVersion(to));
     }
-    let mut taken_back = Vec::new();
+    let mut reverted = Vec::new();
     for migration in known[..done].iter().skip(keep).rev() {
-        schema.revert(migration).await.map_err(|reason| reason.after("taken back", &taken_back))?;
-        taken_back.push(migration.version);
+        schema.revert(migration).await.map_err(|reason| reason.after("taken back", &reverted))?;
+        reverted.push(migration.version);
     }
-    Ok(taken_back)
+    Ok(reverted)
 }
 
 /// Every known migration and when it was applied. The database may be newer than this binary.
-pub(super) fn standing(records: Vec<AppliedMigration>, known: &[Migration]) -> Result<SchemaStatus, MigrationError> {
+pub(super) fn status(records: Vec<AppliedMigration>, known: &[Migration]) -> Result<SchemaStatus, MigrationError> {
     let version = last_version(&records);
     let mut instants = instants(records, known)?.into_iter();
     let status = |migration: &Migration| {

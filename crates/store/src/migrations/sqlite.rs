@@ -1,6 +1,6 @@
 //! The migrations of the embedded database. Each runs in a transaction of its own.
 //!
-//! [`crate::sqlite::SqliteStore::open`] goes up by itself; `punctual migrate` calls all three.
+//! [`crate::sqlite::SqliteStore::open`] calls `up`; `punctual migrate` calls all three functions.
 
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Params, TransactionBehavior};
@@ -26,20 +26,19 @@ pub const STEPS: &[Migration] = migrations! {
     "0011_held_by_state",
 };
 
-/// Applies every migration that is missing; returns their numbers.
+/// Applies every missing migration; returns their numbers.
 pub fn up(connection: &mut Connection, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
     ready(runner::up(connection, STEPS, now))
 }
 
-/// Takes back every migration above `to` (zero takes back all), the last first; returns their
-/// numbers.
+/// Reverts every migration above `to` (zero reverts all), the last first; returns their numbers.
 pub fn down(connection: &mut Connection, to: u32) -> Result<Vec<u32>, MigrationError> {
     ready(runner::down(connection, STEPS, to))
 }
 
 /// Every migration that this binary knows, and when it was applied.
 pub fn status(connection: &Connection) -> Result<SchemaStatus, MigrationError> {
-    runner::standing(records(connection)?, STEPS)
+    runner::status(records(connection)?, STEPS)
 }
 
 impl Schema for Connection {
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_can_be_taken_back_and_made_again() {
+    fn every_migration_can_be_reverted_and_applied_again() {
         let mut connection = Connection::open_in_memory().unwrap();
         let versions: Vec<u32> = STEPS.iter().map(|step| step.version).collect();
         for _ in 0..2 {
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_goes_down_to_the_version_asked_for() {
+    fn down_stops_at_the_version_asked_for() {
         let mut connection = Connection::open_in_memory().unwrap();
         assert_eq!(ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [1, 2]);
         assert!(matches!(ready(runner::down(&mut connection, &[ONE, TWO], 3)), Err(MigrationError::NoSuchVersion(3))));
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_leaves_nothing_behind() {
+    fn a_failed_migration_leaves_nothing_behind() {
         let broken = Migration { version: 2, name: "broken", up: "CREATE TABLE b (x); CREATE TABLE a (x)", down: "" };
         let mut connection = Connection::open_in_memory().unwrap();
         let failed = ready(runner::up(&mut connection, &[ONE, broken], NOW)).unwrap_err().to_string();
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_revert_names_the_steps_before_it() {
+    fn a_failed_revert_names_the_migrations_before_it() {
         let broken = Migration { down: "DROP TABLE nowhere", ..ONE };
         let mut connection = Connection::open_in_memory().unwrap();
         ready(runner::up(&mut connection, &[broken, TWO], NOW)).unwrap();
@@ -157,9 +156,9 @@ mod tests {
         let refused = ready(runner::up(&mut connection, &[ONE], NOW)).unwrap_err();
         assert!(matches!(refused, MigrationError::Newer { found: 2, known: 1 }));
         assert!(refused.to_string().contains("use a newer binary"));
-        let shown = runner::standing(records(&connection).unwrap(), &[ONE]).unwrap();
+        let shown = runner::status(records(&connection).unwrap(), &[ONE]).unwrap();
         assert_eq!((shown.version, shown.is_newer(), shown.steps.len()), (2, true, 1));
-        assert!(!runner::standing(records(&connection).unwrap(), &[ONE, TWO]).unwrap().is_newer());
+        assert!(!runner::status(records(&connection).unwrap(), &[ONE, TWO]).unwrap().is_newer());
     }
 
     #[test]
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_step_is_refused() {
+    fn a_changed_migration_is_refused() {
         let mut connection = Connection::open_in_memory().unwrap();
         ready(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
         let changed = Migration { up: "CREATE TABLE a (x, y)", ..ONE };
