@@ -1,11 +1,11 @@
 //! Calls that are written once for both databases.
 //!
-//! The ports off the hot path differ in nothing but some statements. Their calls are functions over
+//! The ports off the hot path differ only in some statements. Their calls are functions over
 //! a [`Connection`]: the stores' ports call them, inside a job (SQLite) or on a shared connection
 //! (PostgreSQL). A statement of [`PortableSql`] has the same parameters and the same columns in
 //! both databases. Its text is in `sql/portable` if one text serves both, else once for each.
 //!
-//! Whatever needs locks, batches or the writer's memory is not here: see each store.
+//! Calls that need locks, batches or the writer's memory are in each store instead.
 
 pub(crate) mod breakers;
 pub(crate) mod forecast;
@@ -82,7 +82,7 @@ pub(crate) trait PortableFault: From<Corrupt> {
     fn is_duplicate(&self) -> bool;
 }
 
-/// A stored value that cannot be read: which, and why.
+/// Which stored value cannot be read, and why.
 #[derive(Debug)]
 pub(crate) struct Corrupt(pub String);
 
@@ -93,7 +93,7 @@ impl Corrupt {
     }
 }
 
-/// Returns what a portable call returns on SQLite, whose connections never wait.
+/// Runs a portable call on SQLite, whose connections never wait.
 pub(crate) fn ready<T>(call: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(call).poll(&mut context) {

@@ -73,9 +73,9 @@ pub(crate) async fn over<C: Connection>(
     if own.is_some() { Ok(own) } else { get(connection, tenant, "").await }
 }
 
-/// Changes a breaker by an event. The write names what was read: if another node was faster, the
-/// event is judged again by what that node wrote. (On SQLite there is one writer, which always
-/// wins.)
+/// Changes a breaker by an event. The write names the row that was read. If another node was
+/// faster, the event is applied again to the row that it wrote. (SQLite has one writer, which
+/// always wins.)
 pub(crate) async fn change<C: Connection>(
     connection: &mut C,
     key: &BreakerKey,

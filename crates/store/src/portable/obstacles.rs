@@ -1,5 +1,5 @@
-//! What keeps a task from being claimed. On SQLite a call sees one state of the database; on
-//! PostgreSQL its statements see one after another, as the port allows.
+//! What keeps a task from being claimed. On SQLite a call reads one snapshot; on PostgreSQL each of
+//! its statements reads its own, as the port allows.
 
 mod ranked_task;
 
@@ -83,7 +83,7 @@ pub(crate) async fn key_turn<C: Connection>(
     }))
 }
 
-/// Counts in each lane behind the place that `after` returns: dead entries may lie before it.
+/// Counts in each lane behind the place that `after` returns: dead index entries may lie before it.
 pub(crate) async fn ahead<C: Connection>(
     connection: &mut C,
     (id, lane): (TaskId, &Lane),
@@ -156,7 +156,7 @@ struct Standing {
     holds: bool,
 }
 
-/// The standings of those of these tasks that exist.
+/// The standings of the tasks that exist.
 async fn standings<C: Connection>(connection: &mut C, ids: &[Uuid]) -> Result<HashMap<Uuid, Standing>, C::Fault> {
     let mut tasks: HashMap<Uuid, Standing> = HashMap::with_capacity(ids.len());
     if ids.is_empty() {
@@ -174,7 +174,7 @@ async fn standings<C: Connection>(connection: &mut C, ids: &[Uuid]) -> Result<Ha
     Ok(tasks)
 }
 
-/// The result where `found` tasks were counted. One more than `most` shows that there are more.
+/// The result when `found` tasks were counted, at most one more than `most`.
 fn counted(found: usize, most: usize) -> TasksAhead {
     TasksAhead { tasks: u64::try_from(found.min(most)).unwrap_or(u64::MAX), or_more: found > most }
 }

@@ -1,8 +1,8 @@
 //! Which node owns which partition: one round of a node, in which it renews, takes and gives up.
 //!
 //! A store reads the rows and the members in a transaction, asks [`PartitionRound`] what changes,
-//! and writes it. [`punctual_core::partitions::rebalance`] makes the balance. This adds what only a
-//! table has: columns, and rows from a time when there were more partitions.
+//! and writes it. [`punctual_core::partitions::rebalance`] decides the balance. This module adds
+//! what only a table has: columns, and rows from a time when there were more partitions.
 
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::{Ownership, Partition, rebalance};
@@ -23,7 +23,7 @@ pub(crate) struct PartitionRound {
 }
 
 impl PartitionRound {
-    /// Until when the node owns its partitions, if it is `now`.
+    /// When the ownership of the node expires, for a round at `now`.
     pub(crate) fn expires_at(&self, now: Timestamp) -> Timestamp {
         now.plus_millis(number_column(self.ttl_millis))
     }
@@ -45,7 +45,7 @@ pub(crate) async fn ownership<C: Connection>(connection: &mut C) -> Result<Vec<O
     rows(connection, PortableSql::PartitionList).await
 }
 
-/// Every row, by number. Locks them on PostgreSQL, so that one node at a time makes a round.
+/// Every row, by number. On PostgreSQL it locks them, so one node at a time makes a round.
 pub(crate) async fn lock<C: Connection>(connection: &mut C) -> Result<Vec<Ownership>, C::Fault> {
     rows(connection, PortableSql::PartitionLock).await
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_alone_gives_up_what_is_beyond_the_count() {
+    fn an_owner_gives_up_its_partitions_beyond_the_count() {
         let at = Timestamp::from_millis;
         let row = |number: u16| Ownership {
             partition: Partition::new(number),

@@ -11,8 +11,8 @@ use super::lists::rows_column;
 use super::{Connection, Corrupt, Parameter, PortableSql, Row};
 use crate::columns::{count_column, names, names_column, node_column, node_from_column};
 
-/// Records that workers were seen. A worker that was seen several times is written once: one
-/// statement writes them all, in the order of their names, so that two nodes cannot deadlock.
+/// Records that workers were seen, each once: one statement writes them all. It writes them in the
+/// order of their names, so two nodes cannot deadlock.
 pub(crate) async fn record_workers<C: Connection>(
     connection: &mut C,
     presences: &[WorkerPresence],
@@ -61,7 +61,7 @@ pub(crate) async fn workers<C: Connection>(
     Ok(rows.iter().map(worker).collect::<Result<_, Corrupt>>()?)
 }
 
-/// Records that a node lives.
+/// Records that a node is alive.
 pub(crate) async fn record_node<C: Connection>(
     connection: &mut C,
     now: Timestamp,

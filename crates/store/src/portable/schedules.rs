@@ -1,5 +1,5 @@
-//! Recurring schedules: their reads, and the writes of one row. The `schedules` of each store call
-//! it, and write advances themselves.
+//! Recurring schedules: their reads, and the writes of one row. Each store's `schedules` module
+//! calls it and writes advances itself.
 //!
 //! A snapshot reads the schedule first, with its revision, and then its occurrences. Any change in
 //! between moves the revision, and the advance that was decided by the snapshot is lost.
@@ -212,8 +212,8 @@ async fn snapshots<C: OpenOccurrences>(
     Ok(schedules.into_iter().map(snapshot).collect())
 }
 
-/// What `read` makes of these rows of schedules, whose first column is the id. A row that cannot be
-/// read is logged and left out.
+/// Reads rows of schedules, whose first column is the id. A row that cannot be read is logged and
+/// left out.
 pub(super) fn readable<R: Row, T>(rows: &[R], read: fn(&R) -> Result<T, Corrupt>) -> Result<Vec<T>, Corrupt> {
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
@@ -269,8 +269,8 @@ fn occurrence<R: Row>(row: &R) -> Result<Occurrence, Corrupt> {
         origin: origin_from_code(row.get(1)?).ok_or_else(|| unreadable("origin"))?,
         outcome,
         reason: row.get(3)?,
-        // The record of an occurrence that waits has the key of its trigger and the id that its
-        // task will have there.
+        // While an occurrence waits, these columns hold the key of its trigger and the id that its
+        // task will have.
         detail: detail.filter(|_| outcome != OccurrenceOutcome::Buffered),
         task: task.filter(|_| outcome == OccurrenceOutcome::Fired).map(TaskId::from_uuid),
         covers,

@@ -7,8 +7,8 @@ use punctual_core::upkeep::{Prunable, Pruned};
 use super::{Connection, Parameter, PortableSql};
 use crate::columns::count_column;
 
-/// Removes old rows. The history, the keys and the ledger are pruned by the stores themselves: of
-/// those this removes nothing.
+/// Removes old rows. It removes nothing from the history, the keys and the ledger: the stores prune
+/// those themselves.
 pub(crate) async fn prune<C: Connection>(
     connection: &mut C,
     what: Prunable,
