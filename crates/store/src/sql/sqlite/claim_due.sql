@@ -1,4 +1,5 @@
--- The columns are those of `task_row.rs`. A row without a body is returned too: it would stay due forever.
+-- The columns are those of `task_row.rs`. A row without a body is returned too: it would stay due
+-- forever otherwise.
 SELECT
     t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
     t.worker, t.started_at, t.progress, t.checkpoint, t.trail, b.created_at, b.payload, b.callback_url, b.callback_headers,

@@ -1,4 +1,4 @@
--- Tasks may have begun to depend on it meanwhile, so that its next end leaves a note.
+-- Tasks may depend on it by now, so it counts as awaited: its next end leaves a note.
 INSERT INTO tasks (
     seq, id, lane, state, version, attempts, crashes, cancel_requested, execute_at, due_at, expires_at, worker,
     started_at, progress, checkpoint, trail, awaited, has_turn, ordering

@@ -1,4 +1,4 @@
--- Finished tasks by number, with what tells whether their time is over, and how much they weigh.
+-- Finished tasks by number, with the instants by which they are pruned, and their size in bytes.
 SELECT
     h.seq, h.completed_at, b.created_at,
     ifnull(octet_length(b.payload), 0) + ifnull(octet_length(h.result), 0) + ifnull(octet_length(h.checkpoint), 0)

@@ -1,4 +1,4 @@
--- Keys in their order, each with whether its life is over: a live task keeps its key.
+-- Keys in their order, each with whether it can be removed: a live task keeps its key.
 SELECT
     k.tenant, k.key,
     k.created_at < ?3

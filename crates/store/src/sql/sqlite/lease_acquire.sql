@@ -1,4 +1,4 @@
--- Its holder may ask again, having missed the answer: it gets the same term.
+-- A holder that missed the answer may ask again: it gets the same term.
 INSERT INTO leases (name, holder, term, expires_at) VALUES ($1, $2, 1, $4)
 ON CONFLICT (name) DO UPDATE SET
     holder = excluded.holder,

@@ -1,4 +1,4 @@
--- An instant that has a record keeps it, but for a backfill of one that did not run.
+-- An instant keeps its record, unless it did not run and this is a backfill.
 INSERT INTO occurrences AS o (schedule_id, instant, decided_at, task_id, covers_until, covers_at_least, origin, outcome,
     is_watched, reason, detail)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)

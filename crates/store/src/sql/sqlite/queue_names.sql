@@ -1,5 +1,5 @@
--- The names of a tenant's queues behind one: queues with tasks at any time, and queues that were set. Queues that were
--- removed and have no tasks are left out. SQLite merges the two in order and stops at the limit.
+-- The names of a tenant's queues behind one: queues that ever had tasks, and queues that were set.
+-- Removed queues without tasks are left out. SQLite merges the two in order and stops at the limit.
 WITH hidden AS (
     SELECT q.name FROM queues AS q
     WHERE q.tenant = $1 AND q.name > $2 AND q.settings = '{"removed":true}'

@@ -1,4 +1,4 @@
--- A worker that asks for nothing has only shown a sign of life.
+-- A worker that names no queues and no types has only shown a sign of life.
 INSERT INTO workers (tenant, name, queues, kinds, first_seen_at, last_seen_at)
 SELECT
     value ->> 'tenant', value ->> 'name', value ->> 'queues', value ->> 'kinds', value ->> 'first_seen_at',
