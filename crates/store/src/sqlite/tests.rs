@@ -38,7 +38,7 @@ impl Fixture {
         Self { directory, store }
     }
 
-    /// Does something to the database behind the store's back, as the writer.
+    /// Runs work as a job of the writer, which may change the database in any way.
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
@@ -67,7 +67,7 @@ impl Fixture {
         self.store.claim(vec![claim]).await.unwrap().pop().unwrap().tasks
     }
 
-    /// The counts that are kept are those that a count would find.
+    /// Asserts that the stored counts equal a count of the rows.
     async fn assert_counts(&self) {
         let wrong = self
             .number(

@@ -64,8 +64,8 @@ fn nothing_joins_a_stuck_class() {
         queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 1 }, "second"),
         Err(StoreError::Overloaded)
     ));
-    queue.put(WriteClass::Submission, Weight { bytes: 1, rows: 1 }, "of another line").unwrap();
-    assert_eq!(queue.take().unwrap(), ["first", "of another line"]);
+    queue.put(WriteClass::Submission, Weight { bytes: 1, rows: 1 }, "of another class").unwrap();
+    assert_eq!(queue.take().unwrap(), ["first", "of another class"]);
     queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 1 }, "second").unwrap();
 }
 
@@ -112,15 +112,15 @@ fn a_small_job_passes_large_ones() {
     }
     let mut batch = queue.begin().unwrap();
     assert_eq!(queue.next(&mut batch), Some("large 1"));
-    // While that is being done.
+    // It arrives while the large job runs.
     queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 2 }, "small").unwrap();
     assert_eq!(queue.next(&mut batch), Some("small"));
-    assert_eq!(queue.next(&mut batch), None, "it ends for the sake of the small one");
+    assert_eq!(queue.next(&mut batch), None, "it ends early, so that the small job is answered");
     assert_eq!(queue.take().unwrap(), ["large 2", "large 3"]);
 }
 
 #[test]
-fn large_jobs_are_not_passed_by_ever_more_small_ones() {
+fn only_so_many_small_jobs_pass_a_large_one() {
     let queue = wide();
     queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 1_000 }, "large").unwrap();
     for _ in 0..500 {
@@ -136,7 +136,7 @@ fn large_jobs_are_not_passed_by_ever_more_small_ones() {
 }
 
 #[test]
-fn batches_end_early_only_so_often() {
+fn an_early_end_waits_for_its_interval() {
     let queue = JobQueue::new(ROOMY, ALL, Duration::from_hours(1));
     for _ in 0..3 {
         queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 1 }, "small").unwrap();
@@ -159,7 +159,7 @@ fn parts_stay_in_order_and_are_refused_together() {
 }
 
 #[test]
-fn later_jobs_are_for_the_next_batch() {
+fn later_jobs_wait_for_the_next_batch() {
     let queue = wide();
     queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 1 }, "first").unwrap();
     let mut batch = queue.begin().unwrap();

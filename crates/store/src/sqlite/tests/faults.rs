@@ -20,16 +20,16 @@ fn broken_disk() -> Fault {
     Fault::Sqlite(rusqlite::Error::SqliteFailure(error, Some("as if the disk had failed".to_owned())))
 }
 
-/// Five jobs in one transaction, of which the second, third and fourth fail, each in its way; what
-/// each was told.
-async fn group_with_failures(fixture: &Arc<Fixture>) -> Vec<Result<(), StoreError>> {
-    // The writer waits in the first job until the others stand in the queue: they become one group.
+/// Runs five jobs in one batch. The second, third and fourth fail, each in its own way. Returns the
+/// five answers.
+async fn batch_with_failures(fixture: &Arc<Fixture>) -> Vec<Result<(), StoreError>> {
+    // The writer waits in a first job until the others are queued: they become one batch.
     let (go, wait) = mpsc::channel::<()>();
     let (begun, begins) = oneshot::channel();
     let first = {
         let fixture = Arc::clone(fixture);
-        let hold_up = move |_: &mut Session<'_>| Ok(begun.send(()).is_ok() && wait.recv().is_ok());
-        tokio::spawn(async move { fixture.write(hold_up).await })
+        let block = move |_: &mut Session<'_>| Ok(begun.send(()).is_ok() && wait.recv().is_ok());
+        tokio::spawn(async move { fixture.write(block).await })
     };
     begins.await.unwrap();
     let call = |job: usize| {
@@ -40,8 +40,8 @@ async fn group_with_failures(fixture: &Arc<Fixture>) -> Vec<Result<(), StoreErro
                 .write(move |session| {
                     insert::insert(session, batch)?;
                     match job {
-                        1 => Err(Fault::Corrupt("so it is".to_owned())),
-                        2 => panic!("a fault of ours"),
+                        1 => Err(Fault::Corrupt("as if it were corrupt".to_owned())),
+                        2 => panic!("as if we had a bug"),
                         3 => Ok(session.connection.execute_batch("SELECT no_such_function()")?),
                         _ => Ok(()),
                     }
@@ -52,7 +52,7 @@ async fn group_with_failures(fixture: &Arc<Fixture>) -> Vec<Result<(), StoreErro
     let mut calls = Vec::new();
     for job in 0..5 {
         calls.push(call(job));
-        // One behind the other, in this order.
+        // Each is queued before the next: the order is fixed.
         while fixture.store.writer().waiting() < calls.len() {
             tokio::task::yield_now().await;
         }
@@ -78,19 +78,19 @@ async fn assert_stored(fixture: &Fixture, tasks: i64, lanes: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_fails_is_undone_and_from_then_on_the_others_of_its_group_are_not() {
+async fn after_a_failed_job_savepoints_guard_the_other_jobs() {
     let fixture = Arc::new(Fixture::open());
-    let answers = group_with_failures(&fixture).await;
+    let answers = batch_with_failures(&fixture).await;
     let Err(companion) = &answers[0] else { panic!("it was in the transaction that was lost") };
     assert!(companion.is_retryable() && companion.to_string().contains("nothing was changed"), "{companion}");
-    assert!(answers[4].is_ok(), "it comes after the failures: {answers:?}");
+    assert!(answers[4].is_ok(), "it ran after the failures: {answers:?}");
     assert_stored(&fixture, 3, 1).await;
 
-    let answers = group_with_failures(&fixture).await;
-    assert!(answers[0].is_ok() && answers[4].is_ok(), "they are guarded now: {answers:?}");
+    let answers = batch_with_failures(&fixture).await;
+    assert!(answers[0].is_ok() && answers[4].is_ok(), "savepoints guard them now: {answers:?}");
     assert_stored(&fixture, 9, 2).await;
 
-    // The lanes that were rolled back are made again, and are right.
+    // Rolled back lanes are made again, with the right keys.
     for job in 0..5 {
         let queue = format!("queue {job}");
         let stored = fixture.insert(task().queue(&queue)).await;
@@ -101,13 +101,13 @@ async fn a_job_that_fails_is_undone_and_from_then_on_the_others_of_its_group_are
 }
 
 #[tokio::test]
-async fn a_job_that_fails_alone_leaves_nothing() {
+async fn a_failed_job_leaves_nothing_behind() {
     let fixture = Fixture::open();
     let batch = task().times(3);
     let failed = fixture
         .write(move |session| {
             insert::insert(session, batch)?;
-            Err::<(), _>(Fault::Corrupt("so it is".to_owned()))
+            Err::<(), _>(Fault::Corrupt("as if it were corrupt".to_owned()))
         })
         .await;
     assert!(matches!(failed, Err(StoreError::Corrupt(_))));
@@ -118,16 +118,16 @@ async fn a_job_that_fails_alone_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_store_says_so_and_goes_on_when_there_is_room() {
+async fn a_full_store_takes_writes_again_once_there_is_room() {
     let fixture = Fixture::open();
     let before = fixture.insert(task()).await;
-    fixture.sql("PRAGMA max_page_count = 1").await; // the least that it can be is what there is
+    fixture.sql("PRAGMA max_page_count = 1").await; // SQLite raises this to the current size
     let large = format!("\"{}\"", "x".repeat(100_000));
     for _ in 0..3 {
         let refused = fixture.store.insert(vec![task().payload(&large).build()]).await;
         assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
     }
-    assert!(fixture.store.get(TENANT, vec![before.id]).await.unwrap()[0].is_some(), "reading goes on");
+    assert!(fixture.store.get(TENANT, vec![before.id]).await.unwrap()[0].is_some(), "reads still work");
     fixture.sql("PRAGMA max_page_count = 1000000").await;
     fixture.insert(task().payload(&large)).await;
     assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 2);
@@ -135,7 +135,7 @@ async fn a_full_store_says_so_and_goes_on_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn after_a_broken_disk_nothing_is_acknowledged_before_the_database_was_opened_again() {
+async fn after_a_disk_failure_the_database_is_reopened() {
     let fixture = Fixture::open();
     let before = fixture.insert(task()).await;
     let batch = task().queue("lost").times(10);
@@ -156,13 +156,13 @@ async fn after_a_broken_disk_nothing_is_acknowledged_before_the_database_was_ope
 }
 
 #[tokio::test]
-async fn a_reader_that_fails_is_opened_again() {
+async fn a_failed_reader_is_reopened() {
     let fixture = Fixture::open();
     let stored = fixture.insert(task()).await;
     for _ in 0..10 {
         let failed = fixture.store.readers().call(|_| Err::<(), _>(broken_disk())).await;
         assert!(failed.is_err());
-        let panicked = fixture.store.readers().call(|_| -> Result<(), Fault> { panic!("a fault of ours") }).await;
+        let panicked = fixture.store.readers().call(|_| -> Result<(), Fault> { panic!("as if we had a bug") }).await;
         assert!(panicked.is_err());
         assert!(fixture.store.get(TENANT, vec![stored.id]).await.unwrap()[0].is_some());
     }
@@ -177,7 +177,7 @@ async fn a_reader_cannot_write() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_called_malformed_and_is_not_is_trusted_again() {
+async fn a_file_that_passes_its_check_is_trusted_again() {
     let fixture = Fixture::open();
     let malformed = || Fault::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None));
     let failed = fixture.write(move |_| Err::<(), _>(malformed())).await;

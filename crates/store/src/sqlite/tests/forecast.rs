@@ -1,4 +1,4 @@
-//! The forecast in the embedded database: what its table holds, and how it is filled.
+//! The forecast in the embedded database: the content of its table.
 
 use punctual_core::forecast::Minute;
 use punctual_core::insight::Insight;
@@ -18,20 +18,20 @@ async fn waiting(store: &SqliteStore) -> Vec<(i64, u64)> {
 }
 
 #[tokio::test]
-async fn only_tasks_due_later_make_rows_one_for_each_minute() {
+async fn only_later_minutes_have_rows() {
     let fixture = Fixture::open();
     fixture.store.insert(task().times(1_000)).await.unwrap();
     let due = fixture.insert(task()).await;
     assert_eq!(fixture.lease(&due, 100).await.len(), 100);
     assert_eq!(fixture.number("SELECT count(*) FROM forecast").await, 0);
-    let wish = |number: i64| task().queue(&format!("q{}", number % 5)).due(at(MINUTE + number * 3_600)).build();
-    fixture.store.insert((0..1_000).map(wish).collect()).await.unwrap();
+    let later = |number: i64| task().queue(&format!("q{}", number % 5)).due(at(MINUTE + number * 3_600)).build();
+    fixture.store.insert((0..1_000).map(later).collect()).await.unwrap();
     assert_eq!(fixture.number("SELECT count(*) FROM forecast").await, 60);
     assert_eq!(fixture.number("SELECT sum(tasks) FROM forecast").await, 1_000);
 }
 
 #[tokio::test]
-async fn tasks_older_than_the_table_are_counted() {
+async fn the_migration_counts_existing_tasks() {
     let fixture = Fixture::open();
     let first = fixture.insert(task().due(at(5 * MINUTE))).await;
     fixture.insert(task().queue("other").due(at(5 * MINUTE + 1))).await;

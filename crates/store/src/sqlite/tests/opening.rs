@@ -1,4 +1,4 @@
-//! Opening, closing, and who may have the directory.
+//! Opening and closing a store, and the lock of its directory.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn a_second_store_in_the_same_directory_is_refused() {
     );
     assert!(
         matches!(Migrator::open(path, &Options::default()), Err(OpenError::InUse { .. })),
-        "nor are migrations run"
+        "migrations are refused too"
     );
     fixture.store.close().await.unwrap();
     open(path);
@@ -49,7 +49,7 @@ async fn a_closed_store_is_one_file() {
 }
 
 #[tokio::test]
-async fn a_database_of_a_newer_binary_is_refused_in_one_sentence() {
+async fn a_database_of_a_newer_binary_is_refused() {
     let fixture = Fixture::open();
     let path = fixture.directory.path();
     fixture.sql("INSERT INTO schema_migrations VALUES (9999, 'of the future', '', 0)").await;
@@ -69,10 +69,13 @@ async fn a_database_of_a_newer_binary_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn what_is_no_database_is_refused() {
+fn a_file_that_is_no_database_is_refused() {
     let directory = TempDir::new().unwrap();
-    std::fs::write(directory.path().join("punctual.db"), "not a database, but long enough to be looked at".repeat(100))
-        .unwrap();
+    std::fs::write(
+        directory.path().join("punctual.db"),
+        "not a database, but long enough to have a header".repeat(100),
+    )
+    .unwrap();
     let refused = Migrator::open(directory.path(), &Options::default()).err().unwrap();
     assert!(matches!(refused, OpenError::Database { .. }), "{refused}");
 }
@@ -91,16 +94,16 @@ fn migrations_go_down_and_up_again() {
 }
 
 #[tokio::test]
-async fn commits_are_synced_and_the_log_is_written_ahead() {
+async fn the_writer_uses_a_synced_write_ahead_log() {
     let fixture = Fixture::open();
     assert_eq!(fixture.number("SELECT synchronous FROM pragma_synchronous").await, 2, "FULL");
     assert_eq!(fixture.number("SELECT journal_mode = 'wal' FROM pragma_journal_mode").await, 1);
     assert_eq!(fixture.number("SELECT foreign_keys FROM pragma_foreign_keys").await, 0);
 }
 
-/// A reader that stays keeps the log from being emptied, but not from being moved, and not forever.
-/// While the thread that moves the log waits for a processor, the log grows: on a loaded machine it
-/// may be long after any one write, so that the bound holds only after some more.
+/// An open read keeps the log from being emptied, but only until it ends. The log also grows while
+/// the checkpointer waits for a processor: on a loaded machine the bound may hold only after some
+/// more writes.
 #[tokio::test]
 async fn the_log_is_bounded() {
     let directory = TempDir::new().unwrap();
@@ -109,13 +112,13 @@ async fn the_log_is_bounded() {
         SqliteStore::open(directory.path(), Arc::new(ManualClock::new(START)), NodeId::new(7), options).unwrap();
     let log = directory.path().join("punctual.db-wal");
     let length = || std::fs::metadata(&log).unwrap().len();
-    let stays = Connection::open(directory.path().join("punctual.db")).unwrap();
-    stays.execute_batch("BEGIN; SELECT count(*) FROM tasks").unwrap();
+    let reader = Connection::open(directory.path().join("punctual.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM tasks").unwrap();
     for _ in 0..20 {
         store.insert(task().times(200)).await.unwrap();
     }
     let grown = length();
-    stays.execute_batch("COMMIT").unwrap();
+    reader.execute_batch("COMMIT").unwrap();
     for _ in 0..200 {
         store.insert(task().times(200)).await.unwrap();
     }
@@ -128,7 +131,7 @@ async fn the_log_is_bounded() {
 }
 
 #[tokio::test]
-async fn whoever_held_tasks_before_us_is_dead() {
+async fn nodes_that_held_tasks_before_the_open_are_dead() {
     let fixture = Fixture::open();
     let stored = fixture.insert(task().push("http://a.test:80")).await;
     let claimant = Claimant::Dispatch { visibility_millis: 1_000, terms: Vec::new(), from: None };
@@ -146,9 +149,9 @@ async fn whoever_held_tasks_before_us_is_dead() {
     assert_eq!(next.dead_nodes(at(0)).await.unwrap(), [NodeId::new(7)], "it still holds a task");
 }
 
-/// No process of before is alive: what it owned need not run out first.
+/// No earlier process is alive: its partitions need not expire first.
 #[tokio::test]
-async fn whatever_was_owned_before_us_is_free() {
+async fn partitions_are_free_after_the_open() {
     let fixture = Fixture::open();
     let ours = fixture.store.take_share(NodeId::new(7), 8, u64::MAX).await.unwrap();
     assert_eq!(ours.len(), 8);
@@ -158,12 +161,11 @@ async fn whatever_was_owned_before_us_is_free() {
     let next = SqliteStore::open(fixture.directory.path(), clock, NodeId::new(8), Options::default()).unwrap();
     assert!(next.ownership().await.unwrap().iter().all(|row| row.owner.is_none() && row.term == 1));
     let owned = next.take_share(NodeId::new(8), 8, 1_000).await.unwrap();
-    assert_eq!(owned.iter().map(|row| row.term).collect::<Vec<_>>(), [2; 8], "everything, at once");
+    assert_eq!(owned.iter().map(|row| row.term).collect::<Vec<_>>(), [2; 8], "all of them at once");
 }
 
-/// Nodes stay known over the step that lets them say more of themselves.
 #[tokio::test]
-async fn nodes_stay_known_when_they_can_say_more() {
+async fn nodes_survive_the_migration_that_adds_columns() {
     let directory = TempDir::new().unwrap();
     let mut database = Migrator::open(directory.path(), &Options::default()).unwrap();
     database.up(START).unwrap();
@@ -197,7 +199,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
 }
 
 #[tokio::test]
-async fn a_new_directory_is_its_owners_alone() {
+async fn only_its_owner_may_use_a_new_directory() {
     use std::os::unix::fs::PermissionsExt;
 
     let home = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! Large calls are done in parts, and small ones pass between them.
+//! Large calls run in parts, and small calls pass between them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
@@ -36,7 +36,7 @@ fn completed(task: &Task) -> (TaskId, Change) {
 }
 
 #[tokio::test]
-async fn a_claim_in_parts_takes_what_one_would_take() {
+async fn a_claim_in_parts_takes_what_a_whole_one_would() {
     let fixture = Fixture::open();
     let (a, b) = (insert(&fixture, "a", 500).await, insert(&fixture, "b", 500).await);
     let lanes = [(&a[0], 100), (&b[0], 50), (&a[0], 700), (&b[0], 700)];
@@ -75,7 +75,7 @@ async fn changes_in_parts_are_answered_in_order() {
     let tasks = insert(&fixture, "a", 600).await;
     let claimed = claim(&fixture, &[(&tasks[0], 600)], 600).await.tasks;
     let mut changes: Vec<(TaskId, Change)> = claimed.iter().map(completed).collect();
-    // Once more, in another part: it is complete by then.
+    // The same change again, in a later part: the task is complete by then.
     changes.push(changes[3].clone());
     let applied = fixture.store.apply(changes).await.unwrap();
     let lost: Vec<usize> =
@@ -89,13 +89,13 @@ async fn a_small_call_passes_a_large_one_that_came_first() {
     let fixture = Arc::new(Fixture::open());
     let tasks = insert(&fixture, "a", 1_000).await;
     let claimed = claim(&fixture, &[(&tasks[0], 1_000)], 1_000).await.tasks;
-    // The writer waits in a job until the others stand in the queue.
+    // The writer waits in a job until the others are queued.
     let (go, wait) = mpsc::channel::<()>();
     let (begun, begins) = oneshot::channel();
     let first = {
         let fixture = Arc::clone(&fixture);
-        let hold_up = move |_: &mut Session<'_>| Ok(begun.send(()).is_ok() && wait.recv().is_ok());
-        tokio::spawn(async move { fixture.write(hold_up).await })
+        let block = move |_: &mut Session<'_>| Ok(begun.send(()).is_ok() && wait.recv().is_ok());
+        tokio::spawn(async move { fixture.write(block).await })
     };
     begins.await.unwrap();
     let large = {
@@ -114,7 +114,7 @@ async fn a_small_call_passes_a_large_one_that_came_first() {
     }
     go.send(()).unwrap();
     assert!(first.await.unwrap().unwrap());
-    assert_eq!(small.await.unwrap(), 1_000, "nothing of the large one was done before it");
+    assert_eq!(small.await.unwrap(), 1_000, "it ran before every part of the large call");
     assert_eq!(large.await.unwrap().unwrap().len(), 1_000);
     assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 0);
 }

@@ -1,10 +1,10 @@
-//! How SQLite runs the statements: by the index that is meant, and without sorting.
+//! How SQLite runs the statements: with the intended index and without sorting.
 
 use super::super::statements::Sql;
 use super::Fixture;
 
 #[tokio::test]
-async fn every_statement_goes_down_an_index() {
+async fn every_statement_uses_an_index() {
     let fixture = Fixture::open();
     fixture
         .write(|session| {
@@ -19,12 +19,12 @@ async fn every_statement_goes_down_an_index() {
                     .collect::<Result<_, _>>()?;
                 for step in plan {
                     assert!(!step.contains("TEMP B-TREE"), "{sql:?} sorts: {step}");
-                    // The steps of a subquery are in the plan by themselves.
+                    // The plan lists the steps of a subquery separately.
                     let is_table = step.starts_with("SCAN") && !step.starts_with("SCAN (subquery");
-                    let walks = is_table && !step.contains("INDEX") && !MAY_WALK.contains(sql);
-                    assert!(!walks, "{sql:?} walks through a table: {step}");
+                    let scans = is_table && !step.contains("INDEX") && !MAY_SCAN.contains(sql);
+                    assert!(!scans, "{sql:?} scans a table: {step}");
                     let automatic = step.contains("AUTOMATIC");
-                    assert!(!automatic, "{sql:?} makes an index of its own: {step}");
+                    assert!(!automatic, "{sql:?} builds an automatic index: {step}");
                 }
             }
             Ok(())
@@ -48,8 +48,8 @@ async fn a_forecast_is_a_range_of_the_primary_key() {
     assert_eq!(plan, ["SEARCH forecast USING PRIMARY KEY (tenant=? AND minute>? AND minute<?)"]);
 }
 
-/// Statements over small tables, or that are meant to walk: listings stop by themselves.
-const MAY_WALK: &[Sql] = &[
+/// Statements over small tables, and listings, which are meant to scan and stop by themselves.
+const MAY_SCAN: &[Sql] = &[
     Sql::BreakerCountsPrune,
     Sql::BreakerCountsSum,
     Sql::BucketList,
@@ -60,14 +60,14 @@ const MAY_WALK: &[Sql] = &[
     Sql::WorkerForget,
     Sql::NodeList,
     Sql::NodeSilent,
-    // The front of what is left to the resolver: a bounded part.
+    // The oldest notes for the resolver: a bounded number.
     Sql::OrderNotes,
     Sql::ParentNotes,
     Sql::PartitionFree,
     Sql::PartitionFreeAll,
     Sql::PartitionList,
     Sql::PartitionLock,
-    // The numbers that it counts.
+    // It scans the numbers that it generates.
     Sql::PartitionMake,
     Sql::PartitionMemberDrop,
     Sql::PartitionMemberList,

@@ -1,4 +1,4 @@
-//! That nothing stays behind of what is removed, and that nobody waits for it.
+//! Pruning removes every row of a task, in steps that other writes do not wait for.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_what_is_removed() {
+async fn pruning_removes_every_row_of_a_task() {
     let fixture = Fixture::open();
     let bad = fixture.insert(task().queue("bad")).await;
     fixture.sql("UPDATE tasks SET version = -1").await;
@@ -38,18 +38,17 @@ async fn nothing_is_left_of_what_is_removed() {
     fixture.done(running).await;
     let waiting = fixture.insert(task().queue("waiting")).await;
     fixture.prune(START).await;
-    assert_eq!(fixture.number("SELECT count(*) FROM quarantine").await, 1, "it was found just now");
+    assert_eq!(fixture.number("SELECT count(*) FROM quarantine").await, 1, "it was quarantined just now");
     fixture.prune(at(1)).await;
     let left = "SELECT (SELECT count(*) FROM history) + (SELECT count(*) FROM quarantine)";
     assert_eq!(fixture.number(left).await, 0);
     let left = "SELECT (SELECT count(*) FROM bodies) + (SELECT count(*) FROM ids) + (SELECT count(*) FROM tasks)";
-    assert_eq!(fixture.number(left).await, 3, "those of the one that waits");
+    assert_eq!(fixture.number(left).await, 3, "the rows of the waiting task");
     fixture.assert_counts().await;
     assert_eq!(fixture.lease(&waiting, 5).await.len(), 1);
 }
 
-/// A step over large payloads is cut short: whoever writes meanwhile waits for one step at the
-/// most.
+/// A step over large payloads is cut short: other writes wait for at most one step.
 #[tokio::test]
 async fn a_step_is_bounded_in_bytes() {
     let fixture = Fixture::open();
@@ -76,9 +75,8 @@ async fn a_step_is_bounded_in_bytes() {
     assert!(steps.iter().all(|(removed, _)| *removed <= 3), "{steps:?}");
 }
 
-/// With nothing to remove a step writes nothing at all.
 #[tokio::test]
-async fn nothing_is_written_when_nothing_is_over() {
+async fn a_step_without_old_rows_writes_nothing() {
     let fixture = Fixture::open();
     let good = fixture.insert(task().key("k", 1)).await;
     let running = fixture.lease(&good, 1).await;

@@ -1,4 +1,4 @@
-//! Rows that cannot be read: out of the way of the others, and not lost.
+//! Rows that cannot be read: they are kept, and do not stop the others.
 
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Event, State, transition};
@@ -12,7 +12,7 @@ use punctual_testkit::store::fail_for_good;
 
 use super::Fixture;
 
-/// What breaks the second of three tasks.
+/// Statements that damage the second of three tasks.
 const DAMAGES: [&str; 7] = [
     "UPDATE bodies SET payload = '{\"torn' WHERE seq = 2",
     "UPDATE bodies SET retry_policy = '{}' WHERE seq = 2",
@@ -45,14 +45,14 @@ async fn assert_in_quarantine(fixture: &Fixture, stored: &[Task]) {
     let bad = stored[1].id;
     let refused = fixture.store.get(TENANT, vec![bad]).await;
     assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains(&bad.to_string())), "{refused:?}");
-    assert!(fixture.store.get("other", vec![bad]).await.unwrap()[0].is_none(), "nobody else's business");
+    assert!(fixture.store.get("other", vec![bad]).await.unwrap()[0].is_none(), "another tenant does not see it");
     let batch = fixture.store.get(TENANT, ids(stored)).await.unwrap();
     assert_eq!(batch.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
     fixture.assert_counts().await;
 }
 
 #[tokio::test]
-async fn a_claim_gets_past_a_row_that_cannot_be_read() {
+async fn a_claim_gets_past_an_unreadable_row() {
     for damage in DAMAGES {
         let (fixture, stored) = damaged(damage).await;
         let refused = fixture.store.get(TENANT, vec![stored[1].id]).await;
@@ -60,15 +60,12 @@ async fn a_claim_gets_past_a_row_that_cannot_be_read() {
         let taken = fixture.lease(&stored[0], 2).await;
         assert_eq!(ids(&taken), [stored[0].id, stored[2].id], "{damage}");
         assert_in_quarantine(&fixture, &stored).await;
-        assert!(
-            fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap().is_empty(),
-            "{damage}: it is due for ever"
-        );
+        assert!(fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap().is_empty(), "{damage}: it is still due");
     }
 }
 
 #[tokio::test]
-async fn a_listing_leaves_out_a_row_that_cannot_be_read() {
+async fn a_listing_leaves_out_an_unreadable_row() {
     for damage in DAMAGES {
         let (fixture, stored) = damaged(damage).await;
         for by_execute_at in [false, true] {
@@ -81,7 +78,7 @@ async fn a_listing_leaves_out_a_row_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn the_reaper_and_the_starter_get_past_a_row_that_cannot_be_read() {
+async fn the_reaper_gets_past_an_unreadable_row() {
     let fixture = Fixture::open();
     let mut stored = Vec::new();
     for _ in 0..3 {
@@ -96,9 +93,9 @@ async fn the_reaper_and_the_starter_get_past_a_row_that_cannot_be_read() {
     assert_eq!(fixture.store.overdue(vec![], 10).await.unwrap().len(), 2);
 }
 
-/// By its state it is held, or it waits; by its hold it is not, or does not.
+/// The state of the row says held, but its hold is missing or has no end.
 #[tokio::test]
-async fn a_row_that_is_held_by_nobody_for_ever_is_found_by_the_reaper() {
+async fn the_reaper_finds_a_held_row_without_a_hold() {
     for damage in [
         "UPDATE tasks SET state = 3 WHERE seq = 2",
         "UPDATE tasks SET state = 2, node = 7 WHERE seq = 2",
@@ -122,18 +119,17 @@ async fn a_row_that_waits_and_is_held_is_not_claimed() {
     assert_in_quarantine(&fixture, &stored).await;
 }
 
-/// Nobody can say whose it is, and no claim will meet it: the sweep takes it out of the way, or
-/// whoever asks for it.
+/// Such a row has no tenant, and no claim finds it. The sweep quarantines it, or a read of its id.
 #[tokio::test]
-async fn a_row_whose_lane_is_not_there_is_put_in_quarantine() {
-    for by_asking in [false, true] {
+async fn a_row_without_its_lane_is_put_in_quarantine() {
+    for by_id in [false, true] {
         let (fixture, stored) = damaged("UPDATE tasks SET lane = 99 WHERE seq = 2").await;
         fixture.sql("UPDATE counts SET tasks = 2 WHERE state = 1; INSERT INTO counts VALUES (99, 1, 1)").await;
-        if by_asking {
+        if by_id {
             assert!(fixture.store.get(TENANT, vec![stored[1].id]).await.unwrap()[0].is_none());
         } else {
             let heads = fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap();
-            assert_eq!(heads.len(), 1, "that of the others");
+            assert_eq!(heads.len(), 1, "the lane of the other tasks");
         }
         assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2 AND reason LIKE '%lane%'").await, 1);
         assert_eq!(fixture.number("SELECT count(*) FROM tasks WHERE seq = 2").await, 0);
@@ -143,7 +139,7 @@ async fn a_row_whose_lane_is_not_there_is_put_in_quarantine() {
 }
 
 #[tokio::test]
-async fn a_finished_row_that_cannot_be_read_stays_where_it_is() {
+async fn an_unreadable_finished_row_stays_in_the_history() {
     let (fixture, stored) = damaged("SELECT 1").await;
     fixture
         .sql(
@@ -160,9 +156,8 @@ async fn a_finished_row_that_cannot_be_read_stays_where_it_is() {
     assert_eq!(fixture.number("SELECT count(*) FROM history").await, 1);
 }
 
-/// An id leads to its own row, and a row to its own id: neither is taken for another's.
 #[tokio::test]
-async fn an_id_that_leads_to_another_task_changes_nothing_of_it() {
+async fn an_id_that_leads_to_another_task_does_not_change_it() {
     let (fixture, stored) = damaged("UPDATE ids SET seq = 3 WHERE seq = 2").await;
     assert!(fixture.store.get(TENANT, vec![stored[1].id]).await.unwrap()[0].is_none());
     let by = By { now: START, node: NodeId::new(1), actor: Actor::Client };
@@ -174,7 +169,7 @@ async fn an_id_that_leads_to_another_task_changes_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn a_row_that_nobody_could_change_is_found_when_its_hold_runs_out() {
+async fn an_astray_row_is_found_when_its_hold_expires() {
     let damages = [
         "DELETE FROM ids WHERE seq = 2",
         "UPDATE ids SET seq = 3 WHERE seq = 2",
@@ -194,7 +189,7 @@ async fn a_row_that_nobody_could_change_is_found_when_its_hold_runs_out() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_in_the_history_as_well_does_not_keep_others_from_being_settled() {
+async fn a_row_that_is_also_in_the_history_stops_no_other_change() {
     let (fixture, stored) = damaged("SELECT 1").await;
     let held = fixture.lease(&stored[0], 3).await;
     fixture
@@ -215,7 +210,7 @@ async fn a_row_that_is_in_the_history_as_well_does_not_keep_others_from_being_se
 }
 
 #[tokio::test]
-async fn a_row_without_an_id_is_left_out_of_listings_and_put_away() {
+async fn a_listing_quarantines_a_row_without_an_id() {
     let (fixture, _) = damaged("UPDATE tasks SET id = x'01' WHERE seq = 2").await;
     let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
     assert_eq!(fixture.store.list(filter, None, 10).await.unwrap().tasks.len(), 2);
@@ -223,7 +218,7 @@ async fn a_row_without_an_id_is_left_out_of_listings_and_put_away() {
 }
 
 #[tokio::test]
-async fn a_note_that_cannot_be_read_does_not_keep_the_resolver_from_others() {
+async fn the_resolver_gets_past_an_unreadable_note() {
     let fixture = Fixture::open();
     fixture.sql("INSERT INTO orders_due (ordering, dead_letter) VALUES (x'00', 7)").await;
     let first = fixture.insert(task().ordering_key("k")).await;
@@ -254,7 +249,7 @@ async fn unreadable_settings_hold_only_the_keys_of_their_queue() {
     assert_eq!(fixture.number(with_turn).await, 1, "the key of the good queue");
     Upkeep::review(&fixture.store).await.unwrap();
     fixture.store.resolve().await.unwrap();
-    assert_eq!(fixture.number(with_turn).await, 1, "the other is held until its settings can be read");
+    assert_eq!(fixture.number(with_turn).await, 1, "the other key is held until its settings can be read");
     fixture.sql("UPDATE queues SET settings = '{}'").await;
     Upkeep::review(&fixture.store).await.unwrap();
     fixture.store.resolve().await.unwrap();
