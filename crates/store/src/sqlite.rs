@@ -268,7 +268,7 @@ impl SqliteStore {
         &self.shared.walks
     }
 
-    /// Writes and reads one row, unless the file is known to be damaged or the disk to be full.
+    /// Writes and reads one row. Fails at once if the file is known to be damaged or the disk full.
     async fn check(&self) -> Result<(), StoreError> {
         self.shared.damage.verdict()?;
         self.shared.fullness.verdict()?;
@@ -287,7 +287,7 @@ impl SqliteStore {
         }
     }
 
-    /// Has the writer read these live rows again and quarantine those that are unreadable.
+    /// Makes the writer read these live rows again and quarantine the unreadable ones.
     async fn review(&self, rows: Vec<i64>) {
         if rows.is_empty() {
             return;
@@ -333,7 +333,7 @@ pub struct Migrator {
 }
 
 impl Migrator {
-    /// Opens the database in `directory` without a check of its schema. Missing ones are made.
+    /// Opens the database in `directory` without checking its schema. Both are made if missing.
     pub fn open(directory: &Path, options: &Options) -> Result<Self, OpenError> {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });

@@ -1,6 +1,6 @@
 //! Applies changes: each one conditional write, as the state machine made it.
 //!
-//! Claims and starts change their rows here too, so that a row is changed in one place only.
+//! Claims and starts change their rows here too: no other module changes a row.
 
 use std::sync::Arc;
 
@@ -201,8 +201,8 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
         if error.sqlite_error_code() != Some(ErrorCode::ConstraintViolation) {
             return Err(error.into());
         }
-        // The history has it already, which no code of ours does. Other changes must not fail with
-        // it.
+        // The history already has the row, which our code never causes. Other changes must not fail
+        // because of it.
         quarantine::put_astray(session, seq)?;
         return Ok(false);
     }

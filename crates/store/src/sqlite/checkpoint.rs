@@ -2,10 +2,9 @@
 //!
 //! The writer checks the length of the log after each commit. A thread beside it
 //! ([`super::checkpointer`]) moves a long log, because small calls would wait too long otherwise.
-//! The writer moves the few pages that were written meanwhile itself, between two transactions, so
-//! that the log restarts from its beginning. A reader of an old snapshot prevents that; reads are
-//! short, so that the log grows little. If it grows too long all the same, the writer waits for the
-//! readers.
+//! The writer itself moves the few pages that were written meanwhile, between two transactions.
+//! Then the log restarts from its beginning. A reader of an old snapshot prevents that; reads are
+//! short, so the log grows little. If it still grows too long, the writer waits for the readers.
 
 use std::io;
 use std::time::Duration;
@@ -23,8 +22,8 @@ const READERS_BUSY_TIMEOUT: Duration = Duration::from_millis(250);
 /// When the log is this many times longer than wanted, the writer waits for the readers.
 const RESTART_FACTOR: i64 = 8;
 
-/// The writer moves the rest itself when it is at most this part of the wanted length.
-const REST_DIVISOR: i64 = 4;
+/// The writer moves the remaining pages itself if they are at most this part of the wanted length.
+const REMAINDER_DIVISOR: i64 = 4;
 
 /// When to move the log into the database.
 pub(crate) struct Checkpoints {
@@ -58,7 +57,7 @@ impl Checkpoints {
             let went_on = moved > std::mem::replace(&mut self.moved, moved);
             match length - moved {
                 0 => {}
-                left if left <= self.every / REST_DIVISOR => {
+                left if left <= self.every / REMAINDER_DIVISOR => {
                     return checkpoint(connection, CheckpointMode::Passive).map(drop);
                 }
                 // Much was written meanwhile: after the next run less is left.
@@ -69,8 +68,8 @@ impl Checkpoints {
         if length < self.next || self.checkpointer.is_busy() {
             return Ok(());
         }
-        // If a reader is in the way, or the disk is full, trying again at every commit would only
-        // add an fsync to each.
+        // If a reader is in the way or the disk is full, a try at every commit would only add an
+        // fsync to each.
         self.next = length.saturating_add(self.every);
         if length < self.every.saturating_mul(RESTART_FACTOR) {
             self.checkpointer.request();
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writer_moves_a_short_rest_itself() {
+    fn the_writer_moves_the_last_pages_itself() {
         let mut log = Log::open();
         log.write(EVERY);
         log.checkpoints.tend(&log.writer).unwrap();

@@ -1,8 +1,8 @@
 //! The thread that moves the write-ahead log into the database while the writer goes on.
 //!
-//! The writer asks for it ([`super::checkpoint`]) and reads the outcome at its next look. Writes
-//! in the meantime stay in the log. The thread has a connection of its own, which is closed
-//! together with the writer's: after a disk fault neither is trusted.
+//! The writer requests it ([`super::checkpoint`]) and reads the result at its next check. Writes in
+//! the meantime stay in the log. The thread has a connection of its own, which is closed together
+//! with the writer's: after a disk fault neither is trusted.
 
 use std::io;
 use std::sync::Arc;

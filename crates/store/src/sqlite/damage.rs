@@ -57,7 +57,7 @@ impl DamageMonitor {
         *health =
             match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || check_until_sound(&monitor)) {
                 Ok(_) => FileHealth::Suspected,
-                Err(error) => FileHealth::Damaged(format!("it could not be read through: {error}")),
+                Err(error) => FileHealth::Damaged(format!("no thread could be started to check it: {error}")),
             };
     }
 
@@ -128,9 +128,9 @@ mod tests {
 
     fn until(damage: &DamageMonitor, verdict: &str) {
         let began = Instant::now();
-        let told = || damage.verdict().map_or_else(|error| error.to_string(), |()| "well".to_owned());
-        while !told().contains(verdict) {
-            assert!(began.elapsed() < Duration::from_secs(30), "{}", told());
+        let state = || damage.verdict().map_or_else(|error| error.to_string(), |()| "well".to_owned());
+        while !state().contains(verdict) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{}", state());
             thread::yield_now();
         }
     }

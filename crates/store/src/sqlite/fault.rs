@@ -47,7 +47,7 @@ impl Fault {
             Fault::Corrupt(what) => StoreError::Corrupt(what.clone()),
             Fault::Busy => StoreError::Unavailable("another process is using the database".to_owned()),
             Fault::Thread(error) => StoreError::Unavailable(format!("the store cannot start a thread: {error}")),
-            Fault::Panicked => StoreError::Unavailable("the store met a fault of its own, see its log".to_owned()),
+            Fault::Panicked => StoreError::Unavailable("a call of the store panicked, see the log".to_owned()),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::statements::Sql;
 pub(crate) type FoundRow = Option<FoundTask<i64>>;
 
 /// Reads tasks of one tenant by their ids. An unreadable row fails the call if its owner asked for
-/// it alone. Otherwise it is left out, so that the other tasks are answered.
+/// it alone. Otherwise it is left out and the other tasks are returned.
 pub(crate) fn get(
     session: &mut Session<'_>,
     tenant: &str,

@@ -63,7 +63,7 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
     let seq = session.next_seq()?;
     let insert_id = session.statements.get(Sql::IdInsert)?;
     if insert_id.execute((task.id.uuid().as_bytes(), seq))? == 0 {
-        // The same task again: its client did not get the answer.
+        // The client submits the same task again: it did not get the answer.
         return replay(session, task.id);
     }
     let lane = session.lanes.resolve(session.connection, &task.lane)?;
@@ -122,7 +122,7 @@ fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
     match get::by_id(session, first)? {
         Some(Ok(task)) => Ok(Inserted::Replayed(task)),
         Some(Err(bad)) => Err(Fault::Corrupt(bad.describe(first))),
-        // Its history was pruned before its key. The task ran, so that it is not run again.
+        // Its history was pruned before its key. The task has run and must not run again.
         None if !is_known(session, first)? => Ok(Inserted::KeyReused(first)),
         None => Err(Fault::Corrupt(format!("{first} has an idempotency key but no row"))),
     }

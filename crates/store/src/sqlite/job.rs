@@ -1,6 +1,6 @@
-//! A call on its way to a thread that works on the database, and the way back of its answer.
+//! A call that a thread of the database runs, and its answer.
 //!
-//! The writer and the readers run jobs. A job is run once, and answered once its outcome is
+//! The writer and the readers run jobs. A job is run once, and answered when its outcome is
 //! certain.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +18,8 @@ pub(crate) trait Job: Send {
     /// Does the work, once. Its result is kept until [`Job::answer`].
     fn run(&mut self, session: &mut Session<'_>) -> Result<(), Fault>;
 
-    /// Sends the caller its result or the error. A caller that has stopped waiting is no fault: the
-    /// work stays done.
+    /// Sends the result or the error to the caller. If the caller has stopped waiting, the work
+    /// still stays done.
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 

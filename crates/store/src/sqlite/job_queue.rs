@@ -6,8 +6,8 @@
 //!
 //! How a batch is chosen: urgent jobs first, then one of each other class in turn. Within a class
 //! small jobs pass large ones, up to [`ROWS_PASSING`] rows for each large job that waits. A batch
-//! holds what waited when it began, up to its limit. It ends early when a small job in it would
-//! wait for a large one, though no more often than its interval allows.
+//! holds jobs that waited when it began, up to its limit. It ends early when a small job in it
+//! would wait for a large one, though no more often than its interval allows.
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +25,9 @@ use crate::write_queue::{BatchLimit, QueueBounds, Size, Weight, WriteQueue};
 pub(crate) enum WriteClass {
     /// Small and rare, never held up by load: leases of leaders, presence of nodes.
     Urgent,
-    /// What moves stored tasks on: claims, starts, changes, heartbeats.
+    /// Calls that move stored tasks on: claims, starts, changes, heartbeats.
     Progress,
-    /// What brings new tasks.
+    /// Calls that bring new tasks.
     Submission,
 }
 
@@ -171,13 +171,13 @@ impl<J> JobQueue<J> {
         self.state.lock().len()
     }
 
-    /// Refuses further jobs; what waits is still taken.
+    /// Refuses further jobs; waiting jobs are still taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.wake.notify_all();
     }
 
-    /// Refuses further jobs and drops what waits: no thread is left to take it.
+    /// Refuses further jobs and drops the waiting ones: no thread is left to take them.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;

@@ -1,8 +1,7 @@
 //! The lanes that one thread has met.
 //!
-//! A lane that was made in a transaction that is rolled back was never there, and its number may be
-//! given to another. So lanes met in the transaction under way are kept apart until it is
-//! committed.
+//! A rolled back transaction leaves no lanes, and the numbers of its new lanes may be used again.
+//! So lanes met in the current transaction are kept apart until it is committed.
 
 use std::sync::Arc;
 
@@ -16,13 +15,13 @@ use crate::lane_cache::{LaneCache, LaneMap, route_of, target_column};
 /// The lanes of the store, cached (see the module).
 #[derive(Default)]
 pub(crate) struct LaneDirectory {
-    /// Met in the transaction under way.
+    /// Met in the current transaction.
     fresh: LaneMap,
     known: LaneCache,
 }
 
 impl LaneDirectory {
-    /// A directory that caches about so many lanes.
+    /// A directory that caches about `capacity` lanes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { known: LaneCache::new(capacity), ..Self::default() }
     }
@@ -52,14 +51,14 @@ impl LaneDirectory {
         Ok(lane)
     }
 
-    /// The transaction was committed: the lanes it met are there.
+    /// The transaction was committed: the lanes it met exist.
     pub(crate) fn keep(&mut self) {
         if self.fresh.len() > 0 {
             self.fresh.drain().for_each(|lane| self.known.insert(&lane));
         }
     }
 
-    /// The transaction, or a part of it, was rolled back: the lanes it met may not be there.
+    /// The transaction, or a part of it, was rolled back: the lanes it met may not exist.
     pub(crate) fn forget(&mut self) {
         self.fresh = LaneMap::default();
     }
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn few_lanes_are_remembered_and_all_are_found() {
+    fn lanes_that_left_the_cache_are_found() {
         let (connection, mut lanes) = (database(), LaneDirectory::new(6));
         let made: Vec<_> = (0..50)
             .map(|number| {

@@ -1,8 +1,8 @@
 //! The limits of queues, as the writer has read them.
 //!
-//! Only the writer claims tasks and changes queues, so that its cache is right until it writes. A
-//! rollback empties the cache. The number of held tasks of a queue is what the counts say, plus
-//! what the transaction under way has added.
+//! Only the writer claims tasks and changes queues, so its cache is right until it writes. A
+//! rollback empties the cache. The number of held tasks of a queue is its stored count plus the
+//! change by the current transaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Cac
     Ok(all)
 }
 
-/// How many live tasks a queue has in these states, the transaction under way included.
+/// How many live tasks a queue has in these states, including the current transaction's.
 fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) -> Result<u64, Fault> {
     let query = session.statements.get(Sql::LaneCounts)?;
     let mut rows = query.query((tenant, queue))?;
@@ -97,7 +97,7 @@ fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) 
 pub(crate) struct Allowances(Vec<(Arc<Lane>, Allowance)>);
 
 impl Allowances {
-    /// How many tasks of the lane may be taken.
+    /// How many tasks of the lane a claim may take.
     pub(crate) fn room(&mut self, session: &mut Session<'_>, lane: LaneId, now: Timestamp) -> Result<usize, Fault> {
         let Some(lane) = session.lanes.get(session.connection, lane.number())? else { return Ok(usize::MAX) };
         if let Some(allowance) = self.get(&lane) {

@@ -2,8 +2,8 @@
 //!
 //! Newest first means last submitted first. Soonest first means by `execute_at`, then first
 //! submitted first. Both are orders of an index, and a task keeps its place in them when it moves
-//! to the history, so that pages have neither gap nor repeat. A page checks a bounded number of
-//! rows: a page with few matches still says where the next one begins.
+//! to the history, so pages have no gaps and no repeats. A page checks a bounded number of rows: a
+//! page with few matches still says where the next one begins.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ use super::list_source::{ListRow, Source, Sources};
 use super::session::Session;
 use super::statements::Sql;
 
-/// How much work one page may be. A row that is checked costs [`LOOK`], one that is read [`READ`],
-/// about as long as they take. So no page takes longer than a few dozen milliseconds.
+/// How much work one page may be. Checking a row costs [`LOOK`] and reading it [`READ`], in
+/// proportion to the time they take. So a page takes at most a few dozen milliseconds.
 const BUDGET: usize = 100_000;
 const LOOK: usize = 1;
 const READ: usize = 10;
@@ -120,7 +120,7 @@ fn number_of(session: &mut Session<'_>, id: TaskId, ascending: bool) -> Result<i
         query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     Ok(match found {
         Some((same, seq)) if same == *id.uuid().as_bytes() => seq,
-        // The one before it comes next when the newest come first.
+        // With the newest first, the task before it comes next.
         Some((_, seq)) => seq + i64::from(!ascending),
         None => 0,
     })

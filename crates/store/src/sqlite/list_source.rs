@@ -1,4 +1,4 @@
-//! The rows of a listing in its order: those of the live tasks and those of the history, merged.
+//! The rows of a listing in its order: the live tasks and the history, merged. `list` reads them.
 
 use std::cmp::Ordering;
 

@@ -44,8 +44,7 @@ pub(crate) fn record_claim(session: &mut Session<'_>, effects: &Effects, now: Ti
     session.tally.record(effects, || now);
 }
 
-/// Notes that the turn of a key may pass. `dead_letter` is the task that had the turn and became
-/// one.
+/// Notes that the turn of a key may pass. `dead_letter` is a task that has just become one.
 pub(crate) fn turn(
     session: &mut Session<'_>,
     ordering: Option<Ordering>,

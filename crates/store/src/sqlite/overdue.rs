@@ -1,5 +1,5 @@
-//! Finds what the reaper takes back: expired holds, holds of dead nodes, waiting tasks that
-//! expired.
+//! Finds the tasks that the reaper handles: expired holds, holds of dead nodes, expired waiting
+//! tasks.
 
 use std::collections::BTreeSet;
 

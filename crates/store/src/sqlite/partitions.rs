@@ -1,5 +1,5 @@
-//! A node's round at the partitions, as a part of the writer's transaction. The statements differ
-//! from PostgreSQL's where that writes two tables by one statement, which SQLite cannot.
+//! A node's round at the partitions, in the writer's transaction. PostgreSQL has statements that
+//! write two tables at once; SQLite cannot, so these differ.
 
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Ownership;
@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 
-/// A node makes its round. Returns what it owns afterwards.
+/// Makes the round of a node. Returns the partitions that it owns afterwards.
 pub(crate) fn take_round(session: &mut Session<'_>, round: PartitionRound) -> Result<Vec<Ownership>, Fault> {
     let now = session.now();
     ready(partitions::make(session, round.count))?;
@@ -28,7 +28,7 @@ pub(crate) fn take_round(session: &mut Session<'_>, round: PartitionRound) -> Re
     Ok(changes)
 }
 
-/// A node leaves.
+/// Removes a node from the members and frees its partitions.
 pub(crate) fn leave(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
     let now = session.now().as_millis();
     session.statements.get(Sql::PartitionMemberLeave)?.execute([node_column(node)])?;

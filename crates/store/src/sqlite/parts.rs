@@ -1,8 +1,8 @@
-//! Large calls in parts, so that small calls can pass them.
+//! Splits large calls into parts, so that small calls can pass them.
 //!
 //! `ports` calls it. A part is committed by itself and may fail by itself. Every change is
 //! conditional by itself, so the number of transactions makes no difference. A claim that took
-//! tasks in one part returns them, whatever becomes of the other parts.
+//! tasks in one part returns them, even if other parts fail.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ pub(crate) async fn claim(writer: &WriterHandle, claims: Vec<Claim>) -> Result<V
 /// More parts are of no use: a claim of this size is bounded by its bytes.
 const PARTS_MAX: usize = 64;
 
-/// What the next parts of claims have to take.
+/// What is left of claims for their next parts.
 struct ClaimRemainder {
     claims: Vec<Claim>,
     /// The bytes of payload that each claim has taken.
@@ -129,8 +129,8 @@ impl ClaimRemainder {
     }
 }
 
-/// A claim that has taken this many bytes in earlier parts is over, so that it never exceeds its
-/// bound by much.
+/// A claim that has taken this many bytes in earlier parts is over. So it never exceeds its bound
+/// by much.
 const EARLIER_BYTES_MAX: usize = limits::CLAIM_PAYLOAD / 2;
 
 fn claim_next_part(
@@ -140,7 +140,7 @@ fn claim_next_part(
 ) -> Result<Vec<Claimed>, Fault> {
     let mut remainder = remainder.lock();
     remainder.parts += 1;
-    // The last part takes the rest, so that nothing is lost by rounding.
+    // The last part takes everything that is left: nothing is lost by rounding.
     let most = if remainder.parts == count { usize::MAX } else { PART_ROWS };
     let Some(part) = remainder.next_part(most) else { return Ok(Vec::new()) };
     let claimed = claim::claim(session, &part)?;

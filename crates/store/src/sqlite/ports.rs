@@ -22,7 +22,7 @@ use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, ready, registry};
 use crate::write_queue::Weight;
 
-/// What a task takes beside its texts, roughly.
+/// Roughly how many bytes a task takes, apart from its texts.
 const TASK_BYTES: usize = 512;
 
 #[async_trait]

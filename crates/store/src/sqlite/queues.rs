@@ -1,4 +1,4 @@
-//! Queues. The writer, which also claims, changes them: no claim runs meanwhile.
+//! Queues. The writer changes them. It also makes the claims, so none runs meanwhile.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(crate) fn special(session: &mut Session<'_>) -> Result<Vec<Queue>, Fault> {
     Ok(special.into_iter().map(|read| read.queue).collect())
 }
 
-/// Changes a queue. The limits are read from its row again; its bucket is a row of its own.
+/// Changes a queue. The cached limits are read again; the bucket is a row of its own.
 fn change(
     session: &mut Session<'_>,
     key: (&str, &str),

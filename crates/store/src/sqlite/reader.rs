@@ -1,8 +1,7 @@
 //! The threads that read, each with a connection of its own, beside the writer.
 //!
-//! `ports` calls them through [`Readers`]. Every job reads in one transaction and sees one state
-//! of the database. So a task that moves to the history meanwhile is found on one side or the
-//! other.
+//! `ports` calls them through [`Readers`]. Every job reads one snapshot of the database, in one
+//! transaction. So a task that moves to the history meanwhile is found in exactly one of the two.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -137,7 +136,7 @@ const ONE: BatchLimit = BatchLimit { jobs: 1, rows: usize::MAX };
 fn read(session: &mut Session<'_>, job: &mut dyn Job) -> Result<(), Fault> {
     session.statements.run(Sql::Begin)?;
     let outcome = job.run(session);
-    // All that a reader sees is committed.
+    // A reader sees only committed lanes.
     session.lanes.keep();
     if !session.connection.is_autocommit() {
         session.statements.run(Sql::Commit)?;

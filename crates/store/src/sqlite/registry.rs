@@ -1,4 +1,4 @@
-//! What a new process forgets of earlier ones. The port's calls are in `portable/registry.rs`.
+//! What a new process clears of earlier ones. The port's calls are in `portable/registry.rs`.
 
 use crate::columns::node_column;
 

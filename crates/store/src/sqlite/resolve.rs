@@ -22,7 +22,7 @@ const PAGE: usize = 500;
 /// The cursor of the reviews in this store.
 pub(crate) type ReviewCursor = review::ReviewCursor<Ordering, i64>;
 
-/// Works off some notes. During a round it also checks one page of what is held.
+/// Works off some notes. During a round it also checks one page of held keys and dead letters.
 pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     if let Some(place) = session.review_round {
         session.review_round = review(session, place)?.or_end();

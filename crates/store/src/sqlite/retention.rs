@@ -1,4 +1,4 @@
-//! Pruning in small steps. A reader finds what is over, and only that goes to the writer.
+//! Pruning in small steps. A reader finds the old rows, and the writer removes only those.
 //!
 //! The walks differ from PostgreSQL's because the tables do: the history here is one table, by the
 //! number of its tasks, and has no index by time. A task that finished before an instant was
@@ -32,7 +32,7 @@ const STEP_BYTES_MAX: i64 = 512 << 10;
 /// Where the walks continue.
 #[derive(Default)]
 pub(crate) struct Walks {
-    /// Behind this number.
+    /// Behind this task number.
     history: Option<i64>,
     /// Behind this tenant and key.
     keys: Option<(String, String)>,
@@ -84,8 +84,8 @@ impl SqliteStore {
         self.writer().call(WriteClass::Progress, weight, work).await
     }
 
-    /// Whether minutes of the forecast are past. A reader checks it, because mostly there are none:
-    /// then the writer is not asked.
+    /// Whether the forecast has past minutes. A reader checks it: usually there are none, and the
+    /// writer is left alone.
     async fn has_past_minutes(&self, before: Timestamp) -> Result<bool, StoreError> {
         let minute = Minute::of(before).number();
         let work = move |session: &mut Session<'_>| Ok(session.statements.get(Sql::ForecastPast)?.exists([minute])?);
@@ -165,7 +165,7 @@ fn past_tasks(
             past.tasks.push(seq);
         }
     }
-    // If all of these were submitted later, so were all that follow.
+    // If all of these were submitted later, so were all tasks that follow.
     let goes_on = is_full || (read == STEP_ROWS && any_old);
     past.next = goes_on.then_some(last);
     Ok(past)

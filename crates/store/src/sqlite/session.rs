@@ -38,7 +38,7 @@ pub(crate) struct Session<'c> {
     pub limits: LimitsCache,
     /// Gets hints about freed slots; only the writer has one.
     pub limit_watch: Option<Arc<LimitWatch>>,
-    /// Whether the transaction under way leaves notes for the resolver.
+    /// Whether the current transaction leaves notes for the resolver.
     pub has_notes: bool,
     /// Wakes the resolver; only the writer has one.
     pub resolver: Option<Arc<Notify>>,
@@ -99,7 +99,7 @@ impl<'c> Session<'c> {
         By { now, node: self.node, actor }
     }
 
-    /// The number of a new task. One that is rolled back leaves a gap.
+    /// The number of a new task. A rolled back one leaves a gap.
     pub(crate) fn next_seq(&mut self) -> Result<i64, Fault> {
         let last = match self.last_seq {
             Some(last) => last,

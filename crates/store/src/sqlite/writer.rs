@@ -82,9 +82,8 @@ impl WriterHandle {
         answer.wait().await
     }
 
-    /// Runs the parts of one call in order. Each is in a transaction, not always the same one, so
-    /// that small calls can pass between them. Each part has its own answer. The queue takes all
-    /// parts or none.
+    /// Runs the parts of one call in order, not always in the same transaction: small calls can
+    /// pass between them. Each part has its own answer. The queue takes all parts or none.
     pub(crate) async fn call_in_parts<T, F>(
         &self,
         class: WriteClass,
@@ -102,11 +101,11 @@ impl WriterHandle {
             answers.push(answer);
         }
         self.queue.put_parts(class, jobs)?;
-        let mut told = Vec::with_capacity(answers.len());
+        let mut results = Vec::with_capacity(answers.len());
         for answer in answers {
-            told.push(answer.wait().await);
+            results.push(answer.wait().await);
         }
-        Ok(told)
+        Ok(results)
     }
 
     /// How many calls wait.

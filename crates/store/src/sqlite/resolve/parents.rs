@@ -1,6 +1,6 @@
 //! Releases or fails the children of parents that finished.
 //!
-//! The end of a child leaves a note like any other, so that a chain is followed note by note.
+//! The end of a child leaves a note like any other, so a chain is followed note by note.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
@@ -47,7 +47,7 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
                     release(session, end, child, &mut resolved)?;
                 }
                 if room == 0 {
-                    // There may be more of this one.
+                    // This parent may have more children: its note stays.
                     resolved.more = true;
                     return Ok(resolved);
                 }

@@ -48,7 +48,7 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     Ok(resolved)
 }
 
-/// Decides whose turn it is. Returns where the task waits that has just got it.
+/// Decides which task has the turn. Returns lane and due instant of a task that just got it.
 fn decide(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<Option<(i64, i64)>, Fault> {
     let mut turn = read(session, key, noted)?;
     let mut rows: [Option<(i64, TurnRow)>; 2] = [None; 2];
@@ -98,7 +98,7 @@ fn give(session: &mut Session<'_>, seq: i64) -> Result<Option<(i64, i64)>, Fault
     Ok(give.query_row([seq, now], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-/// Writes whose turn it is. A key that nobody waits for is forgotten.
+/// Writes which task has the turn. The row of a key that no task waits for is removed.
 fn write(session: &mut Session<'_>, key: Ordering, turn: &TurnDecision<i64>) -> Result<(), Fault> {
     if turn.is_over() {
         session.statements.get(Sql::OrderRemove)?.execute([key])?;

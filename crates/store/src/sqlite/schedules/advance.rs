@@ -79,7 +79,7 @@ fn write_one(session: &mut Session<'_>, mut advance: Advance) -> Result<Advanced
         // The queue's limit on its depth is for submissions: this task was accepted with its
         // schedule.
         let Inserted::Created(task) = insert::create(session, *task, &Prerequisites::default())? else {
-            return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", advance.id)));
+            return Err(Fault::Corrupt(format!("a task of {} existed before its instant fired", advance.id)));
         };
         if task.state() == State::Pending {
             waiting.push((task.lane, task.due_at));
