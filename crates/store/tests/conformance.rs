@@ -135,7 +135,8 @@ mod postgres {
         async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database> {
             let database = punctual_store::postgres::Migrator::connect(&self.url).await.expect("the server answers");
             database.up(clock.now()).await.expect("the schema is made");
-            // What another store writes is found at once, however slow the machine is.
+            // Every scan for overdue tasks is a full one, even on a slow machine. So it finds the
+            // writes of other stores.
             let options = Options { quick_look: std::time::Duration::from_hours(1), ..Options::default() };
             let store = PostgresStore::connect(&self.url, clock, node, options).await;
             Arc::new(store.expect("the store opens"))

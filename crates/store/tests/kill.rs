@@ -1,4 +1,4 @@
-//! What was acknowledged is there after `kill -9`, and what is there is whole.
+//! Acknowledged writes survive `kill -9`, and the counts still fit the tasks.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use punctual_core::trail::Actor;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::{START, TENANT, task};
 
-/// The variable that makes the second test the process that is killed.
+/// The environment variable that makes the second test the process that is killed.
 const DIRECTORY: &str = "PUNCTUAL_TEST_KILLED_DIRECTORY";
 
 fn open(directory: &str) -> SqliteStore {
@@ -22,27 +22,27 @@ fn open(directory: &str) -> SqliteStore {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_kill() {
+async fn acknowledged_writes_survive_a_kill() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let path = directory.path().to_str().expect("it has a plain name");
+    let path = directory.path().to_str().expect("its path is UTF-8");
     let (mut stored, mut completed) = (BTreeSet::new(), BTreeSet::new());
     for round in 1..=3 {
-        let mut victim = Command::new(std::env::current_exe().expect("this test has a file"))
+        let mut victim = Command::new(std::env::current_exe().expect("this test is a file"))
             .args(["the_process_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
             .env(DIRECTORY, path)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("it starts");
-        let told = BufReader::new(victim.stdout.take().expect("it is piped"));
-        let mut lines = told.lines();
-        // In the middle of things, which the reading of its words is not in step with.
+        let output = BufReader::new(victim.stdout.take().expect("it is piped"));
+        let mut lines = output.lines();
+        // The process runs ahead of this reader, so the kill hits it in the middle of its work.
         for line in lines.by_ref().take(round * 40) {
-            remember(&line.expect("it speaks UTF-8"), &mut stored, &mut completed);
+            remember(&line.expect("the output is UTF-8"), &mut stored, &mut completed);
         }
         victim.kill().expect("it is killed");
         for line in lines {
-            remember(&line.expect("it speaks UTF-8"), &mut stored, &mut completed);
+            remember(&line.expect("the output is UTF-8"), &mut stored, &mut completed);
         }
         victim.wait().expect("it ended");
 
@@ -50,10 +50,10 @@ async fn what_was_acknowledged_survives_a_kill() {
         let states = states(&store).await;
         assert!(stored.len() > round * 100 && !completed.is_empty(), "the process did too little");
         for id in &stored {
-            assert!(states.iter().any(|(of, _)| of == id), "{id} was acknowledged and is gone");
+            assert!(states.iter().any(|(of, _)| of == id), "{id} was acknowledged and is missing");
         }
         for id in &completed {
-            assert!(states.contains(&(*id, State::Completed)), "{id} was settled and is not");
+            assert!(states.contains(&(*id, State::Completed)), "{id} was settled and is not completed");
         }
         let counted: u64 = store.counts().await.expect("counts answers").iter().map(|count| count.tasks).sum();
         let live = states.iter().filter(|(_, state)| !state.is_final()).count();
@@ -62,8 +62,8 @@ async fn what_was_acknowledged_survives_a_kill() {
     }
 }
 
-/// Takes in a line such as `stored task_…` or `completed task_…`; the test runner has lines of its
-/// own.
+/// Collects the ids of a line such as `stored task_…` or `completed task_…`. The test runner also
+/// prints lines.
 fn remember(line: &str, stored: &mut BTreeSet<TaskId>, completed: &mut BTreeSet<TaskId>) {
     for (word, ids) in [("stored ", stored), ("completed ", completed)] {
         if let Some((_, list)) = line.split_once(word) {
@@ -85,7 +85,7 @@ async fn states(store: &SqliteStore) -> BTreeSet<(TaskId, State)> {
     }
 }
 
-/// Not a test by itself: it does nothing unless it is started by the one above.
+/// Not a test by itself: it does nothing unless the test above starts it.
 #[tokio::test]
 async fn the_process_that_is_killed() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
