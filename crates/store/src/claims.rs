@@ -1,4 +1,4 @@
-//! The events of claims and starts. Both stores call this, so that a claim means the same in each.
+//! The events of claims and starts. Both stores call this, so a claim means the same in each.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use punctual_core::trail::Actor;
 
 use crate::columns::number_column;
 
-/// A claim fails about this many expired tasks at most and leaves the rest to the next claim, so
-/// that its duration is bounded.
+/// A claim fails at most about this many expired tasks and leaves further ones to the next claim.
+/// This bounds its duration.
 pub(crate) const EXPIRED_MAX: usize = 1_000;
 
 /// The actor that the trail names for a claimant.
@@ -81,7 +81,7 @@ pub(crate) fn expect_change(position: &Position, event: Event<'_>, by: &By<'_>) 
     transition(position, event, by).expect("invariant: the row was read in a state that takes this step")
 }
 
-/// Brings a task to where a claim or a start has put it.
+/// Updates a task that was read with the change of its claim or start.
 pub(crate) fn update_task(task: &mut Task, change: Change) {
     task.position = change.position_after(&task.position);
     if change.to == State::Running {

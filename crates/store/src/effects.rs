@@ -1,8 +1,8 @@
 //! What a write does besides its row: the counts, the forecast and the notes for the resolver.
 //!
 //! Both stores call this for every change, insert and quarantine, and record what it returns. It is
-//! pure, so that the two cannot disagree. Invariant: the counts and the forecast always equal what
-//! a count of all live rows would give (`effects/tests.rs`).
+//! pure, so the two stores cannot disagree. Invariant: the counts and the forecast always equal a
+//! count of all live rows (`effects/tests.rs`).
 
 use punctual_core::state::{Change, State};
 use punctual_core::time::Timestamp;
@@ -37,7 +37,7 @@ impl CountedRow {
         (!state.is_final()).then_some(Self { at, state })
     }
 
-    /// Where the forecast counts it: only rows that wait have a place there.
+    /// Where the forecast counts it. Only waiting rows are counted.
     pub(crate) fn forecast(&self) -> Option<LaneInstant> {
         (self.state == State::Pending).then_some(self.at)
     }
@@ -66,8 +66,8 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// The effects of a change that moved a row from `before` to `after`. One of the two is not
-    /// looked at where the change crosses between the live tasks and the history.
+    /// The effects of a change that moved a row from `before` to `after`. If the row is in the
+    /// history before or after the change, that side is ignored.
     pub(crate) fn of(change: &Change, before: LaneInstant, after: LaneInstant) -> Self {
         let ended = change.to.is_final().then_some(change.to);
         Self::new(CountedRow::new(change.from, before), CountedRow::new(change.to, after), ended)
@@ -83,8 +83,8 @@ impl Effects {
         Self::new(None, CountedRow::new(state, at), None)
     }
 
-    /// The effects of moving a live row to the quarantine. Its task will not run, so that it counts
-    /// as failed for others. A state that cannot be read was never counted.
+    /// The effects of moving a live row to the quarantine. Its task will not run, so it counts as
+    /// failed for the tasks behind it. A row in an unreadable state was never counted.
     pub(crate) fn of_quarantine(state: Option<State>, at: LaneInstant) -> Self {
         Self::new(state.and_then(|state| CountedRow::new(state, at)), None, Some(State::Failed))
     }
@@ -98,7 +98,7 @@ impl Effects {
         Self { before, after, turn, ended }
     }
 
-    /// Whether the resolver hears nothing of the write, as with every claim and start.
+    /// Whether the write leaves no note for the resolver. No claim and no start leaves one.
     pub(crate) fn leaves_no_note(&self) -> bool {
         self.turn.is_none() && self.ended.is_none()
     }

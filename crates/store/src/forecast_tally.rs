@@ -1,8 +1,8 @@
 //! How a transaction changes the number of tasks that will be due, by lane and minute.
 //!
 //! It is part of the [`TransactionTally`](crate::tally::TransactionTally) and written with it. Only
-//! minutes after the current one are counted (see `punctual_core::forecast`), so that tasks that
-//! are due at once cost nothing here.
+//! minutes after the current one are counted (see `punctual_core::forecast`), so tasks that are
+//! due at once cost nothing here.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What a read of tasks found, in both stores. `R` names a row: by its number, or by its id.
+//! The result of a read of tasks, in both stores. `R` names a row: its number in SQLite, its id in
+//! PostgreSQL.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! `sqlite::lanes` keeps one for each thread, `postgres::lanes` one for the process. A lane never
 //! changes and is never deleted, so a cached lane stays true. Only committed lanes may be put in.
 //! There are two generations: when the young one is full it becomes the old one, and the old one is
-//! dropped. So the cache never holds more than its capacity.
+//! dropped. The cache never holds more than its capacity.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use punctual_core::lane::{Lane, LaneKey, Route};
 /// Lanes in two generations (see the module).
 #[derive(Default)]
 pub(crate) struct LaneCache {
-    /// Met lately.
+    /// Met recently.
     pub young: LaneMap,
     /// Met before; dropped when `young` is full and takes its place.
     pub old: LaneMap,
@@ -24,7 +24,7 @@ pub(crate) struct LaneCache {
 }
 
 impl LaneCache {
-    /// A cache of about so many lanes.
+    /// A cache of about `capacity` lanes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { generation_max: (capacity / 2).max(1), ..Self::default() }
     }

@@ -13,7 +13,7 @@ pub(crate) struct ListedTables {
     pub live: bool,
     /// The history.
     pub finished: bool,
-    /// Of the history only the dead letters.
+    /// Only the dead letters of the history.
     pub only_dead: bool,
 }
 

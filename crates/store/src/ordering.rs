@@ -51,7 +51,7 @@ pub(crate) struct TurnDecision<T> {
     next: Option<T>,
     /// Whether the head has a turn that it must give up before another gets it.
     head_has_turn: bool,
-    /// Nothing changes hands.
+    /// The turn stays where it is.
     is_settled: bool,
 }
 
@@ -131,14 +131,14 @@ impl<T: Copy + Eq> TurnDecision<T> {
         self.next.filter(|_| !self.is_settled)
     }
 
-    /// Whether the winner got its turn. One that is gone has left a note.
+    /// Records whether the winner got its turn. A winner that is gone has left a note.
     pub(crate) fn hand_over(&mut self, got_it: bool) {
         if !self.is_settled {
             self.head = self.next.filter(|_| got_it);
         }
     }
 
-    /// Whether nobody waits for the key, so that it can be forgotten.
+    /// Whether no task waits for the key: then its row can be removed.
     pub(crate) fn is_over(&self) -> bool {
         self.head.is_none() && self.held_by.is_none() && self.next.is_none()
     }
@@ -152,7 +152,7 @@ mod tests {
     const WAITING_WITH_TURN: TurnRow = TurnRow { is_waiting: true, has_turn: true, has_begun: false };
     const BEGUN: TurnRow = TurnRow { is_waiting: false, has_turn: true, has_begun: true };
 
-    /// Decides a key whose first waiting task is `first`; returns who loses, who wins and the key.
+    /// Decides a key whose first waiting task is `first`; returns loser, winner and key.
     fn decide(
         mut key: TurnDecision<u8>,
         rows: &[(u8, TurnRow)],

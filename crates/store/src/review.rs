@@ -3,7 +3,7 @@
 //! A review of the resolver checks one page of held ordering keys and one page of dead letters that
 //! hold their children. The next review continues behind it. When a queue stops holding, the
 //! resolver checks everything from the front, one page per step: a *round*. The round is kept in
-//! memory only; after a crash the reviews find what it had left.
+//! memory only; after a crash the reviews check the pages that were left.
 
 /// The key and the dead letter behind which the next page begins. None: there is nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_ends_when_both_have_ended_and_a_review_goes_on_at_the_front() {
-        let place = |key, letter| ReviewCursor::<u8, u16> { key, letter };
-        assert_eq!(ReviewCursor::front(), place(Some(0), Some(0)));
-        assert_eq!(place(None, Some(7)).or_end(), Some(place(None, Some(7))));
-        assert_eq!(place(Some(7), None).or_front(), place(Some(7), Some(0)));
-        assert_eq!((place(None, None).or_end(), place(None, None).or_front()), (None, ReviewCursor::front()));
+    fn a_round_ends_where_a_review_starts_over() {
+        let cursor = |key, letter| ReviewCursor::<u8, u16> { key, letter };
+        assert_eq!(ReviewCursor::front(), cursor(Some(0), Some(0)));
+        assert_eq!(cursor(None, Some(7)).or_end(), Some(cursor(None, Some(7))));
+        assert_eq!(cursor(Some(7), None).or_front(), cursor(Some(7), Some(0)));
+        assert_eq!((cursor(None, None).or_end(), cursor(None, None).or_front()), (None, ReviewCursor::front()));
         assert_eq!((behind(3, 3, Some(9)), behind(2, 3, Some(9)), behind(0, 3, None::<u8>)), (Some(9), None, None));
     }
 }

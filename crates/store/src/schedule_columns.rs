@@ -78,7 +78,7 @@ pub(crate) struct AdvanceColumns<'a> {
 }
 
 impl<'a> AdvanceColumns<'a> {
-    /// The change by this advance, of which these records were written.
+    /// The change by this advance. `written` says which of its records were written.
     pub(crate) fn of(advance: &'a Advance, written: impl Fn(&Record) -> bool) -> Self {
         let runs = || advance.records.iter().filter(|record| record.is_run() && written(record));
         let decided_at = advance.now.as_millis();

@@ -19,17 +19,17 @@ type LaneCounts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
 /// The changes of a transaction (see the module).
 #[derive(Default)]
 pub(crate) struct TransactionTally {
-    /// Those of the jobs that are done.
+    /// The changes of finished jobs.
     group: LaneCounts,
-    /// Those of the job under way.
+    /// The changes of the current job.
     job: LaneCounts,
     /// The forecast: what will be due in later minutes.
     pub forecast: ForecastTally,
 }
 
 impl TransactionTally {
-    /// Records what a write does to the counts and to the forecast. `now` is asked only if the task
-    /// waits before or afterwards.
+    /// Records what a write does to the counts and to the forecast. `now` is called only if the
+    /// task waits before or afterwards.
     pub(crate) fn record(&mut self, effects: &Effects, now: impl FnOnce() -> Timestamp) {
         let Effects { before, after, .. } = effects;
         let counted = |row: &CountedRow| (row.at.lane, row.state);
@@ -53,7 +53,7 @@ impl TransactionTally {
         }
     }
 
-    /// Counts `tasks` expected tasks of a lane, or takes them back, so that the depth of their
+    /// Counts `tasks` expected tasks of a lane, or takes them back if negative. The depth of their
     /// queue includes them before they are written.
     pub(crate) fn expect(&mut self, lane: i64, tasks: i64) {
         self.add(lane, State::Pending, tasks);
@@ -69,7 +69,7 @@ impl TransactionTally {
         of(&self.group) + of(&self.job)
     }
 
-    /// The job under way is done.
+    /// The current job is done.
     pub(crate) fn keep(&mut self) {
         for (place, tasks) in self.job.drain() {
             *self.group.entry(place).or_default() += tasks;
@@ -77,7 +77,7 @@ impl TransactionTally {
         self.forecast.keep();
     }
 
-    /// The job under way was rolled back.
+    /// The current job was rolled back.
     pub(crate) fn forget(&mut self) {
         self.job.clear();
         self.forecast.forget();
@@ -101,8 +101,8 @@ impl TransactionTally {
     }
 }
 
-/// A fast hash of lane and state: two are hashed for every task that moves. Clients cannot choose
-/// these numbers, so that they cannot make them collide.
+/// A fast hash of lane and state: two are hashed for every task that moves. Clients do not choose
+/// these numbers, so they cannot make them collide.
 #[derive(Default)]
 struct PlaceHasher(u64);
 

@@ -62,7 +62,7 @@ const RESULT: TaskColumn = TaskColumn(31, "result");
 const ORDERING_KEY: TaskColumn = TaskColumn(32, "ordering_key");
 const DEPENDS_ON: TaskColumn = TaskColumn(33, "depends_on");
 const ON_DEPENDENCY_FAILURE: TaskColumn = TaskColumn(34, "on_dependency_failure");
-/// The first column behind those of a task: what is there depends on the statement.
+/// The first column behind those of a task. Its content depends on the statement.
 pub(crate) const BEHIND: usize = 35;
 
 /// A row of either database. A NULL is none; a value of another type is unreadable.

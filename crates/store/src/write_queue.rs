@@ -2,9 +2,9 @@
 //!
 //! A store keeps its queues behind one lock and decides itself which job is next: the module heads
 //! of `sqlite::job_queue` and `postgres::writer::write_queues` state the two policies. This module
-//! knows what they have in common. Small jobs wait apart from large ones, each in the order they
-//! came. A call is refused at once when too much waits, but an empty queue takes a call of any
-//! size. Invariant: `rows` and `bytes` are the sums over the jobs that wait.
+//! has what they share. Small jobs wait apart from large ones, each in the order they came. A call
+//! is refused at once when too much waits, but an empty queue takes a call of any size. Invariant:
+//! `rows` and `bytes` are the sums over the jobs that wait.
 
 #[cfg(test)]
 mod tests;

@@ -108,7 +108,7 @@ fn take(tasks: &mut BTreeMap<usize, ModelTask>, step: &RandomStep) -> Option<Eff
 type Counts = BTreeMap<(i64, u8), i64>;
 type Forecast = BTreeMap<(i64, Minute), i64>;
 
-/// What a count of all rows gives.
+/// Counts all rows.
 fn from_scratch(tasks: &BTreeMap<usize, ModelTask>) -> (Counts, Forecast) {
     let (mut counts, mut forecast) = (Counts::new(), Forecast::new());
     for task in tasks.values().filter(|task| !task.position.state.is_final()) {
@@ -136,7 +136,7 @@ proptest! {
         prop_assert_eq!((counts, forecast), from_scratch(&tasks));
     }
 
-    /// The resolver hears of every task that begins to wait and of every task that leaves.
+    /// The resolver gets a note of every task that begins to wait and of every task that leaves.
     #[test]
     fn a_note_is_left_when_a_task_begins_to_wait_or_leaves(steps in steps()) {
         let mut tasks = BTreeMap::new();
