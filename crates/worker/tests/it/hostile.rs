@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{AMPLE, BRIEF, Raw, call, call_within, failed, failure, read_request};
 
-/// Every call that waits in vain fails in the same way.
+/// Requires that a call of `url` times out.
 async fn times_out(url: &str) {
     times_out_after(url, BRIEF, None).await;
 }

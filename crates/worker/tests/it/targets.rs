@@ -57,13 +57,15 @@ async fn an_invalid_callback_is_not_called() {
 }
 
 /// Set for the child process that runs the next test without certificates.
-const BARREN: &str = "PUNCTUAL_TEST_BARREN";
+const WITHOUT_CERTIFICATES: &str = "PUNCTUAL_TEST_WITHOUT_CERTIFICATES";
 
 #[tokio::test]
 async fn plain_http_needs_no_certificates_and_no_proxy() {
-    if std::env::var_os(BARREN).is_none() {
+    if std::env::var_os(WITHOUT_CERTIFICATES).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "targets::plain_http_needs_no_certificates_and_no_proxy"]).env(BARREN, "1");
+        again
+            .args(["--exact", "targets::plain_http_needs_no_certificates_and_no_proxy"])
+            .env(WITHOUT_CERTIFICATES, "1");
         again.env("SSL_CERT_FILE", "/nowhere/at/all").env("SSL_CERT_DIR", "/nowhere/at/all");
         for proxy in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
             again.env(proxy, "http://127.0.0.1:1");
