@@ -38,7 +38,7 @@ pub async fn run(config: Config, wrap_store: StoreWrapper) -> anyhow::Result<()>
     let node = NodeId::random();
     let parts = Arc::new(NodeParts::open(config, node, wrap_store).await?);
     let running = Running::start(parts, listener).await?;
-    // If stdout is closed, nobody waits for this line.
+    // If stdout is closed, no program waits for this line.
     drop(writeln!(std::io::stdout(), "listening on http://{address}"));
     tracing::info!(node = %node, address = %address, store = %store, "serving");
     running.run_until(signal).await
