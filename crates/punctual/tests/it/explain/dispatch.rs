@@ -13,7 +13,7 @@ use crate::it::world::{
 };
 
 #[tokio::test]
-async fn no_worker_polls_for_its_queue_until_one_does() {
+async fn workers_of_the_queue_are_a_reason() {
     let caller = shared().await;
     let tasks = caller.submit_all(vec![json!({"type": "t", "queue": "lonely"}); 3]).await;
     let last = id_of(&tasks[2]);
@@ -58,7 +58,7 @@ async fn webhook(caller: &Caller, sink: &Sink) -> String {
 }
 
 /// A cluster without a node that dispatches.
-async fn nobody_dispatches(serve: &Serve) {
+async fn without_a_dispatcher(serve: &Serve) {
     let (server, sink) = (serve.clone().arg("--roles").arg("api").start().await, Sink::start());
     let caller = caller_of(&server);
     let id = webhook(&caller, &sink).await;
@@ -82,23 +82,23 @@ async fn nobody_dispatches(serve: &Serve) {
 }
 
 #[tokio::test]
-async fn its_partition_has_no_owner() {
+async fn a_partition_without_an_owner_is_a_reason() {
     let home = tempfile::tempdir().expect("a temporary directory can be made");
-    nobody_dispatches(&Serve::new(PUNCTUAL, home.path().join("data"))).await;
+    without_a_dispatcher(&Serve::new(PUNCTUAL, home.path().join("data"))).await;
 }
 
 #[tokio::test]
-async fn its_partition_has_no_owner_in_a_shared_database() {
+async fn a_partition_without_an_owner_is_a_reason_on_postgres() {
     let postgres = Postgres::start().await;
     let home = tempfile::tempdir().expect("a temporary directory can be made");
-    nobody_dispatches(
+    without_a_dispatcher(
         &Serve::new(PUNCTUAL, home.path().join("unused")).setting("STORE", &postgres.create_database().await),
     )
     .await;
 }
 
 #[tokio::test]
-async fn it_is_of_a_backlog_that_was_found() {
+async fn a_found_backlog_is_a_reason() {
     let (home, sink) = (tempfile::tempdir().expect("a temporary directory can be made"), Sink::start());
     let serve = Serve::new(PUNCTUAL, home.path().join("data")).setting("SCHEDULER__BACKLOG_PER_SECOND", "1");
     let mut server = serve.clone().arg("--roles").arg("api").start().await;
@@ -133,7 +133,7 @@ async fn until_only(caller: &Caller, id: &str, code: &str) -> Value {
 }
 
 #[tokio::test]
-async fn its_target_has_no_free_slot() {
+async fn a_target_without_a_free_slot_is_a_reason() {
     let sink = Sink::start();
     sink.answer("/", SinkAnswer::hang());
     let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "1")).await;
@@ -149,7 +149,7 @@ async fn its_target_has_no_free_slot() {
 }
 
 #[tokio::test]
-async fn its_tenant_or_its_band_has_no_free_slot() {
+async fn a_tenant_or_band_without_a_free_slot_is_a_reason() {
     let sink = Sink::start();
     sink.answer("/", SinkAnswer::hang());
     let settings = |serve: Serve| {
@@ -182,7 +182,7 @@ async fn its_tenant_or_its_band_has_no_free_slot() {
     expect_says(&reason, &["normal priority"]);
 }
 
-/// Any node may have opened it.
+/// Every node explains an open breaker, whichever node opened it.
 pub async fn broken(acting: &Caller, asking: &Caller) {
     let sink = Sink::start();
     sink.answer("/", SinkAnswer::status(500));
@@ -195,7 +195,7 @@ pub async fn broken(acting: &Caller, asking: &Caller) {
     })
     .await;
     for caller in [acting, asking] {
-        eventually("it is known", SOON, async || {
+        eventually("the node knows the breaker", SOON, async || {
             let metrics = caller.api.get("/metrics").await.text().to_owned();
             if metrics.lines().any(|line| line == "punctual_breakers_open 1") { Ok(()) } else { Err(metrics) }
         })
@@ -220,17 +220,17 @@ pub async fn broken(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn its_breaker_is_open() {
+async fn an_open_breaker_is_a_reason() {
     let world = World::start_with(|serve| serve.setting("BREAKERS__PROBE_SECONDS", "600")).await;
     broken(&world.caller(), &world.caller()).await;
 }
 
 #[tokio::test]
-async fn another_node_dispatches_it() {
+async fn the_node_that_dispatches_is_named() {
     let (cluster, sink) = (Cluster::start(2).await, Sink::start());
     sink.answer("/", SinkAnswer::hang());
     let callers = [cluster.caller(0), cluster.caller(1)];
-    // The node that dispatches it then keeps doing so.
+    // After this no partition moves.
     eventually("both have their share of the partitions", SOON, async || {
         let rows = callers[0].list("/v1/admin/partitions").await;
         let of_first = rows.iter().filter(|row| !row["owner"].is_null() && row["owner"] == rows[0]["owner"]).count();
@@ -257,7 +257,8 @@ async fn another_node_dispatches_it() {
     .await;
     let (reason, _) = only(&explained(&callers[other], &waiting).await, "due_waiting_for_worker");
     let nodes = callers[0].list("/v1/admin/nodes").await;
-    let node = nodes.iter().find(|node| node["address"] == cluster.nodes[owner].address()).expect("it is known");
+    let node =
+        nodes.iter().find(|node| node["address"] == cluster.nodes[owner].address()).expect("the owner is listed");
     assert_eq!((&reason["by"], &reason["position"]), (&node["id"], &json!(1)));
     assert_eq!((&reason["node"], &reason["address"]), (&node["name"], &node["address"]));
     let silent = seconds_between(time(&reason["last_seen_at"]), in_seconds(0.0));

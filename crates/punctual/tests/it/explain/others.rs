@@ -46,7 +46,7 @@ pub async fn blocked(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn those_it_depends_on() {
+async fn unfinished_dependencies_are_a_reason() {
     let caller = shared().await;
     blocked(&caller, &caller).await;
 }
@@ -68,7 +68,7 @@ pub async fn held_children(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn a_dead_letter_that_holds_its_children() {
+async fn a_dead_letter_that_holds_children_is_a_reason() {
     let caller = shared().await;
     held_children(&caller, &caller).await;
 }
@@ -112,7 +112,7 @@ pub async fn turns(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn whose_turn_it_is() {
+async fn the_turn_of_another_task_is_a_reason() {
     let caller = shared().await;
     turns(&caller, &caller).await;
 }
@@ -133,7 +133,7 @@ pub async fn held_keys(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn a_dead_letter_that_holds_its_key() {
+async fn a_dead_letter_that_holds_a_key_is_a_reason() {
     let caller = shared().await;
     held_keys(&caller, &caller).await;
 }
@@ -182,7 +182,7 @@ pub async fn blocked_with_a_key(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn its_dependencies_and_its_ordering_key() {
+async fn a_dependency_comes_before_the_turn() {
     let caller = shared().await;
     blocked_with_a_key(&caller, &caller).await;
 }

@@ -7,7 +7,7 @@ use super::{codes, expect_says, explained, fatal, only, put, take};
 use crate::it::world::{Caller, SOON, boom, every, in_seconds, merged, shared, time, written};
 
 #[tokio::test]
-async fn its_time_and_its_retry() {
+async fn a_future_time_or_a_retry_is_a_reason() {
     let caller = shared().await;
     let due = in_seconds(3_600.0);
     let future = caller.submit_id(json!({"type": "t", "queue": "q", "execute_at": written(due)})).await;
@@ -30,7 +30,7 @@ async fn its_time_and_its_retry() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_finished_task() {
+async fn a_finished_task_shows_its_last_error() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     caller.report("fail", &caller.lease_one("q").await, fatal()).await.expect(200);
@@ -46,7 +46,7 @@ async fn the_error_of_a_finished_task() {
 }
 
 #[tokio::test]
-async fn it_expires_before_it_can_run() {
+async fn an_expiry_before_the_next_run_is_a_reason() {
     let caller = shared().await;
     let (expires_at, until) = (written(in_seconds(600.0)), written(in_seconds(3_600.0)));
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "expires_at": expires_at})).await;
@@ -92,13 +92,13 @@ pub async fn expired(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn it_expired_before_its_retry() {
+async fn an_expired_task_shows_the_error_before() {
     let caller = shared().await;
     expired(&caller, &caller).await;
 }
 
 #[tokio::test]
-async fn who_put_its_time_off() {
+async fn a_jitter_that_postpones_a_task_is_named() {
     let caller = shared().await;
     put(&caller, "herd", json!({"dispatch_jitter_seconds": 3600})).await;
     let at = written(in_seconds(3_600.0));

@@ -21,13 +21,13 @@ async fn poll(caller: &Caller, queue: &str) {
 pub async fn paused(acting: &Caller, asking: &Caller) {
     poll(asking, "paused").await;
     let until = written(in_seconds(3_600.0));
-    let pause_told = pause(acting, "paused", json!({"reason": "stocktaking", "until": until})).await;
+    let shown = pause(acting, "paused", json!({"reason": "stocktaking", "until": until})).await;
     let id = acting.submit_id(json!({"type": "t", "queue": "paused"})).await;
     let (reason, eta) = only(&explained(asking, &id).await, "queue_paused");
     assert_eq!((&reason["until"], &eta, &reason["queue"]), (&json!(until), &json!(until), &json!("paused")));
-    assert_eq!((&reason["since"], &reason["by"]), (&pause_told["paused_at"], &pause_told["paused_by"]));
+    assert_eq!((&reason["since"], &reason["by"]), (&shown["paused_at"], &shown["paused_by"]));
     assert_eq!(reason["reason"], "stocktaking");
-    let by = pause_told["paused_by"].as_str().unwrap_or_default();
+    let by = shown["paused_by"].as_str().unwrap_or_default();
     expect_says(&reason, &["paused", by, &until, "stocktaking"]);
 
     // With another reason, a later end, and without an end.
@@ -45,7 +45,7 @@ pub async fn paused(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn a_pause() {
+async fn a_pause_is_a_reason() {
     let caller = shared().await;
     paused(&caller, &caller).await;
 }
@@ -76,7 +76,7 @@ pub async fn full(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn its_queue_is_at_its_limit() {
+async fn a_concurrency_limit_is_a_reason() {
     let caller = shared().await;
     full(&caller, &caller).await;
 }
@@ -99,13 +99,13 @@ pub async fn slow(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn a_slow_rate() {
+async fn a_rate_limit_is_a_reason() {
     let caller = shared().await;
     slow(&caller, &caller).await;
 }
 
 #[tokio::test]
-async fn all_that_holds_it_at_once_in_order() {
+async fn all_reasons_are_shown_in_order() {
     let caller = shared().await;
     let settings = json!({"max_concurrency": 1, "rate_limit": {"per_second": 0.1, "burst": 1}});
     put(&caller, "q", settings).await;
