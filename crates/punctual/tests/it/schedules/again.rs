@@ -29,7 +29,7 @@ async fn an_edit_that_pauses_or_resumes_is_one_version() {
     let paused = patch(json!({"paused": true, "max_runs": 3})).await.expect(200);
     assert_eq!((&paused["paused"], &paused["max_runs"], &paused["version"]), (&json!(true), &json!(3), &json!(2)));
     patch(json!({"paused": false, "name": "other"})).await.problem_code(409, "name_taken");
-    assert_eq!(read(&caller, &made).await, paused, "all of it or nothing");
+    assert_eq!(read(&caller, &made).await, paused, "a refused edit changes nothing");
     let resumed = patch(json!({"paused": false, "max_runs": 4, "name": "t"})).await.expect(200);
     assert_eq!(
         (&resumed["paused"], &resumed["max_runs"], &resumed["name"], &resumed["version"]),

@@ -21,7 +21,7 @@ use crate::it::world::{Caller, SOON, seconds_between, time};
 const KILLS: i64 = 3;
 
 /// The leader's lease in a test cluster, and the tolerance beyond it.
-const MOST_LATE: f64 = 3.0 + 5.0;
+const LATENESS_MAX: f64 = 3.0 + 5.0;
 
 /// The first leader is killed this long before its instant, and the last this long after it. All
 /// that a leader does about an instant, from the read to the commit, lies between.
@@ -141,7 +141,7 @@ async fn a_leader_killed_on_an_instant_fires_each_once() {
          {by_killed} were decided by the killed leader and {by_successor} by the successor",
         all.len()
     );
-    assert!(latest <= MOST_LATE, "{latest} seconds late");
+    assert!(latest <= LATENESS_MAX, "{latest} seconds late");
     for one in &all {
         caller.until_within(one["task_id"].as_str().expect("a task"), "COMPLETED", Duration::from_mins(1)).await;
     }

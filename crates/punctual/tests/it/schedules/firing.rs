@@ -53,7 +53,7 @@ async fn every_second_fires_once_on_time() {
 }
 
 #[tokio::test]
-async fn it_ends_after_its_last_run_or_at_its_end() {
+async fn a_schedule_ends_at_max_runs_or_ends_at() {
     let world = World::start().await;
     let caller = world.caller();
     let some = create(&caller, &every_second("some", json!({"max_runs": 2, "overlap_policy": "allow_all"}))).await;
@@ -76,7 +76,7 @@ async fn it_ends_after_its_last_run_or_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_paused_schedule_records_what_it_skips() {
+async fn a_paused_schedule_records_skipped_instants() {
     let world = World::start().await;
     let caller = world.caller();
     let made = create(&caller, &every_second("s", json!({"overlap_policy": "allow_all"}))).await;
@@ -107,7 +107,7 @@ async fn a_paused_schedule_records_what_it_skips() {
 }
 
 #[tokio::test]
-async fn a_failure_pauses_a_schedule_that_says_so() {
+async fn pause_on_failure_pauses_the_schedule() {
     let (world, sink) = (World::start().await, Sink::start());
     let caller = world.caller();
     sink.answer("/", SinkAnswer::status(400));
@@ -123,11 +123,11 @@ async fn a_failure_pauses_a_schedule_that_says_so() {
     let fired = paused["run_count"].as_u64().expect("a number");
     caller.api.post(&path(&made, "/resume"), &json!({})).await.expect(200);
     until_outcomes(&caller, &made, "fired", usize::try_from(fired).expect("few") + 2).await;
-    assert_eq!(read(&caller, &made).await["paused"], false, "the failure of the past pauses it no more");
+    assert_eq!(read(&caller, &made).await["paused"], false, "the earlier failure does not pause it again");
 }
 
 #[tokio::test]
-async fn jitter_spreads_the_tasks_and_not_the_instants() {
+async fn jitter_spreads_the_tasks_not_the_instants() {
     let world = World::start().await;
     let caller = world.caller();
     let wanted = every_second("s", json!({"jitter_seconds": 30, "overlap_policy": "allow_all"}));
@@ -144,7 +144,7 @@ async fn jitter_spreads_the_tasks_and_not_the_instants() {
 }
 
 #[tokio::test]
-async fn an_edited_schedule_goes_by_its_new_instants() {
+async fn an_edited_schedule_fires_at_its_new_instants() {
     let world = World::start().await;
     let caller = world.caller();
     let made = create(&caller, &every_second("s", json!({"overlap_policy": "allow_all"}))).await;
@@ -162,7 +162,7 @@ async fn an_edited_schedule_goes_by_its_new_instants() {
 }
 
 #[tokio::test]
-async fn an_ordering_key_of_its_task_puts_its_runs_in_a_row() {
+async fn an_ordering_key_runs_its_tasks_one_at_a_time() {
     let world = World::start().await;
     let caller = world.caller();
     let task = json!({"type": "t", "queue": "q", "ordering_key": "k"});

@@ -16,7 +16,7 @@ const POLICIES: [&str; 6] = ["skip", "buffer_one", "buffer_all", "cancel_other",
 
 /// Instants that are decided after the leader's death. Those of the three seconds of its lease come
 /// late and together, the others on time.
-const AFTER: usize = 6;
+const DECIDED_AFTER: usize = 6;
 
 /// All policies at once, each with a task that is held since before the leader died.
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn every_policy_is_held_across_a_change_of_leaders() {
     let caller = cluster.caller(0);
     let mut decided = HashMap::new();
     for (policy, one) in &held {
-        decided.insert(*policy, occurrences(&caller, &one.made).await.len() + AFTER);
+        decided.insert(*policy, occurrences(&caller, &one.made).await.len() + DECIDED_AFTER);
     }
     let of = |policy: &str| (&held[policy], decided[policy]);
 
@@ -63,7 +63,7 @@ async fn every_policy_is_held_across_a_change_of_leaders() {
     one.expect_all_kept_back(&caller, count).await;
 }
 
-/// The database's clock decides here, and a test cannot put it forward.
+/// The database's clock decides here, and a test cannot move it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_catches_up_as_each_schedule_says() {
     let mut cluster = Cluster::start(2).await;

@@ -1,4 +1,4 @@
-//! A trigger under an idempotency key runs once, and conditions are kept.
+//! Idempotency keys of triggers, `If-Match` and `If-None-Match`.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ async fn the_same_key_gives_the_same_task() {
         assert_eq!(read(&caller, &made).await["run_count"], 1, "{policy}");
         let lease = caller.lease_one(policy).await;
         caller.report("complete", &lease, json!({})).await.expect(200);
-        assert_eq!(trigger(&caller, &made, key).await.expect(200), first, "{policy}: when it is done as well");
+        assert_eq!(trigger(&caller, &made, key).await.expect(200), first, "{policy}: also after it has finished");
         assert_eq!(trigger(&caller, &made, &format!("{policy}-2")).await.expect(201)["outcome"], "fired", "{policy}");
         assert_eq!(tasks(&caller, &made).await.len(), 2, "{policy}");
     }
@@ -61,11 +61,11 @@ async fn a_waiting_run_keeps_its_key() {
     assert_eq!((&ran, &ran["instant"]), (&all[1], &waits["instant"]));
     let made = tasks(&caller, &made).await;
     let keys: Vec<&Value> = made.iter().map(|task| &task["idempotency_key"]).collect();
-    assert_eq!(keys, ["first", "second"], "each task shows the key that it was asked for under");
+    assert_eq!(keys, ["first", "second"], "each task shows the key of its trigger");
 }
 
 #[tokio::test]
-async fn a_key_stands_for_one_thing() {
+async fn a_key_belongs_to_one_trigger_or_task() {
     let caller = shared().await;
     let one = create(&caller, &yearly("one", json!({}))).await;
     let other = create(&caller, &yearly("other", json!({}))).await;
@@ -129,7 +129,7 @@ async fn a_missing_schedule_matches_nothing() {
     put("if-none-match", "*", json!({"max_runs": 4})).await.problem_code(412, "version_mismatch");
     assert_eq!(read(&caller, &made).await, made);
     assert_eq!(put("if-match", "*", json!({"max_runs": 4})).await.expect(200)["version"], 2);
-    // Both conditions at once are of no use, but are honoured all the same.
+    // Both conditions at once can never hold.
     let both = caller.api.call("PUT", "/v1/schedules/by-name/s").header("if-match", "*").header("if-none-match", "*");
     both.json(&yearly("s", json!({}))).send().await.problem_code(412, "version_mismatch");
     caller.api.delete(&path(&made, "")).await.expect(200);

@@ -49,7 +49,7 @@ async fn a_trigger_is_subject_to_the_overlap_policy() {
 }
 
 #[tokio::test]
-async fn a_run_by_hand_that_waits_is_one_of_its_runs() {
+async fn a_waiting_trigger_counts_towards_max_runs() {
     let caller = shared().await;
     let made = create(&caller, &yearly("w", json!({"overlap_policy": "buffer_all", "max_runs": 3}))).await;
     for (status, left) in [(201, 2), (202, 1), (202, 0)] {
@@ -60,9 +60,9 @@ async fn a_run_by_hand_that_waits_is_one_of_its_runs() {
     assert_eq!(read(&caller, &made).await["next_run_at"], Value::Null);
 }
 
-/// A trigger that has to wait ignores a pause too.
+/// A trigger ignores a pause, also if it has to wait.
 #[tokio::test]
-async fn a_trigger_that_waits_runs_while_it_is_paused() {
+async fn a_waiting_trigger_runs_during_a_pause() {
     let caller = shared().await;
     for policy in ["buffer_one", "buffer_all"] {
         let made = create(&caller, &yearly(policy, json!({"overlap_policy": policy, "paused": true}))).await;
@@ -79,7 +79,7 @@ async fn a_trigger_that_waits_runs_while_it_is_paused() {
     trigger(&caller, &made).await.expect(202);
     until_outcomes(&caller, &made, "fired", 2).await;
     assert_eq!(statuses(&tasks(&caller, &made).await), ["CANCELLED", "PENDING"]);
-    // A schedule that is paused while a triggered run waits lets that run go as well.
+    // The same if the pause begins while the triggered run waits.
     let later = create(&caller, &yearly("l", json!({"overlap_policy": "buffer_all"}))).await;
     trigger(&caller, &later).await.expect(201);
     trigger(&caller, &later).await.expect(202);
@@ -90,7 +90,7 @@ async fn a_trigger_that_waits_runs_while_it_is_paused() {
 }
 
 #[tokio::test]
-async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
+async fn a_backfill_runs_one_at_a_time_in_order() {
     let world = World::start().await;
     let caller = world.caller();
     let made = create(&caller, &json!({"name": "s", "cron": "0 0 * * *", "task": {"type": "t", "queue": "q"}})).await;
@@ -100,7 +100,7 @@ async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
     assert_eq!(
         caller.api.post(&path(&made, "/backfill"), &wanted).await.expect(202)["instants"],
         0,
-        "they are asked for"
+        "they wait already"
     );
     for day in 1..=4 {
         let leases =
@@ -116,9 +116,13 @@ async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
     }
     assert_eq!(caller.api.post(&path(&made, "/backfill"), &wanted).await.expect(202)["instants"], 0, "they have run");
     let now = read(&caller, &made).await;
-    assert_eq!((&now["run_count"], &now["last_run_at"]), (&json!(0), &json!(null)), "a backfill is none of its runs");
+    assert_eq!(
+        (&now["run_count"], &now["last_run_at"]),
+        (&json!(0), &json!(null)),
+        "a backfill does not count as a run"
+    );
     let ran = trigger(&caller, &made).await.expect(201);
-    assert_eq!(read(&caller, &made).await["last_run_at"], ran["instant"], "a trigger is");
+    assert_eq!(read(&caller, &made).await["last_run_at"], ran["instant"], "a trigger counts as a run");
 }
 
 #[tokio::test]
@@ -136,11 +140,11 @@ async fn a_backfill_can_be_withdrawn() {
     old.problem_code(412, "version_mismatch");
     caller.stranger().api.delete(&backfill).await.problem_code(404, "not_found");
     assert_eq!(caller.api.delete(&backfill).await.expect(200)["instants"], 2_880);
-    assert_eq!(caller.api.delete(&backfill).await.expect(200)["instants"], 0, "nothing waits any more");
+    assert_eq!(caller.api.delete(&backfill).await.expect(200)["instants"], 0, "nothing is left to withdraw");
     let all = occurrences(&caller, &made).await;
     let withdrawn = all.iter().filter(|one| one["outcome"] == "skipped" && one["reason"] == "withdrawn").count();
     assert_eq!(withdrawn, 2_880);
-    assert_eq!(read(&caller, &made).await["skipped_count"], 0, "they were none of its runs");
+    assert_eq!(read(&caller, &made).await["skipped_count"], 0, "a backfill does not count as skipped");
     let again = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:01:00Z"});
     assert_eq!(caller.api.post(&backfill, &again).await.expect(202)["instants"], 2);
 }
@@ -157,9 +161,9 @@ async fn max_runs_does_not_limit_a_backfill() {
     let range = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:02Z"});
     assert_eq!(caller.api.post(&path(&made, "/backfill"), &range).await.expect(202)["instants"], 3);
     until_outcomes(&caller, &made, "fired", 5).await;
-    assert_eq!(read(&caller, &made).await["run_count"], 2, "they ran, and are none of the two");
+    assert_eq!(read(&caller, &made).await["run_count"], 2, "the backfill is not counted");
 
-    // The other way round: a backfill leaves all of `max_runs`.
+    // A backfill uses up nothing of `max_runs`.
     let later = create(&caller, &yearly("t", json!({"max_runs": 1, "overlap_policy": "allow_all"}))).await;
     let daily = json!({"cron": "0 0 * * *", "starts_at": null});
     caller.api.patch(&path(&later, ""), &daily).await.expect(200);
@@ -171,7 +175,7 @@ async fn max_runs_does_not_limit_a_backfill() {
 }
 
 #[tokio::test]
-async fn a_backfill_runs_what_was_skipped_and_not_what_ran() {
+async fn a_backfill_does_not_repeat_instants_that_ran() {
     let world = World::start().await;
     let caller = world.caller();
     let made = create(&caller, &every_second("s", json!({}))).await;
@@ -187,7 +191,7 @@ async fn a_backfill_runs_what_was_skipped_and_not_what_ran() {
     caller.api.patch(&path(&made, ""), &far).await.expect(200);
     caller.api.post(&path(&made, "/resume"), &json!({})).await.expect(200);
     let after = until_outcomes(&caller, &made, "fired", 3).await;
-    assert_eq!(after[0], all[0], "what had run is left as it is");
+    assert_eq!(after[0], all[0], "the record of the first run is unchanged");
     assert!(after[1..3].iter().all(|one| one["reason"] == "backfilled" && one["task_id"].is_string()), "{after:#?}");
 }
 

@@ -31,13 +31,13 @@ async fn skip_never_has_two_live_tasks() {
 }
 
 #[tokio::test]
-async fn buffer_one_keeps_one_back() {
+async fn buffer_one_keeps_one_instant() {
     let (_world, caller, held) = held("buffer_one").await;
     held.expect_one_kept_back(&caller, DECIDED).await;
 }
 
 #[tokio::test]
-async fn buffer_all_runs_all_of_them_in_order() {
+async fn buffer_all_runs_every_instant_in_order() {
     let (_world, caller, held) = held("buffer_all").await;
     until_outcomes(&caller, &held.made, "buffered", 3).await;
     // Neither a pause nor an edit removes waiting occurrences.
@@ -51,19 +51,19 @@ async fn buffer_all_runs_all_of_them_in_order() {
 }
 
 #[tokio::test]
-async fn cancel_other_waits_until_the_running_one_has_stopped() {
+async fn cancel_other_waits_until_the_run_has_stopped() {
     let (_world, caller, held) = held("cancel_other").await;
     held.expect_stop_asked(&caller, DECIDED).await;
 }
 
 #[tokio::test]
-async fn terminate_other_ends_the_running_one_at_once() {
+async fn terminate_other_ends_the_run_at_once() {
     let (_world, caller, held) = held("terminate_other").await;
     held.expect_ended(&caller, DECIDED).await;
 }
 
 #[tokio::test]
-async fn allow_all_runs_them_side_by_side() {
+async fn allow_all_runs_every_instant() {
     let (_world, caller, held) = held("allow_all").await;
     held.expect_side_by_side(&caller, DECIDED).await;
 }

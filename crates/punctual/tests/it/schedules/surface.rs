@@ -41,18 +41,18 @@ async fn a_schedule_is_shown_with_every_default() {
     ] {
         assert_eq!(made.get(field), Some(&value), "{field}: {made:#}");
     }
-    assert_eq!(made["next_run_at"], made["starts_at"], "an interval begins at its beginning");
+    assert_eq!(made["next_run_at"], made["starts_at"], "an interval begins at starts_at");
     time(&made["created_at"]);
     assert_eq!(read(&caller, &made).await, made);
-    let said = json!({
+    let given = json!({
         "cron": "*/5 8-17 * * MON-FRI", "timezone": "europe/berlin", "overlap_policy": "terminate_other",
         "catchup": "all", "catchup_window_seconds": 90.5, "dst_gap": "skip", "dst_fold": "both", "jitter_seconds": 2.5,
         "starts_at": written(in_seconds(-5.0)), "ends_at": "2099-01-01T00:00:00.000Z", "max_runs": 7,
         "pause_on_failure": true, "paused": true,
         "task": {"type": "a", "payload": {"n": [1.50, null]}, "priority": "high", "metadata": {"k": "v"}},
     });
-    let full = create(&caller, &merged(json!({"name": "full/1"}), said.clone())).await;
-    for (field, value) in said.as_object().expect("an object") {
+    let full = create(&caller, &merged(json!({"name": "full/1"}), given.clone())).await;
+    for (field, value) in given.as_object().expect("an object") {
         let expected = if field == "timezone" { &json!("Europe/Berlin") } else { value };
         assert_eq!(full.get(field), Some(expected), "{field}: {full:#}");
     }
@@ -60,7 +60,7 @@ async fn a_schedule_is_shown_with_every_default() {
 }
 
 #[tokio::test]
-async fn a_name_is_given_once() {
+async fn a_name_is_unique() {
     let caller = shared().await;
     let made = create(&caller, &yearly("one", json!({}))).await;
     caller.api.post("/v1/schedules", &yearly("one", json!({}))).await.problem_code(409, "name_taken");
@@ -73,7 +73,7 @@ async fn a_name_is_given_once() {
 }
 
 #[tokio::test]
-async fn other_tenants_do_not_see_it() {
+async fn other_tenants_do_not_see_a_schedule() {
     let caller = shared().await;
     let (made, stranger) = (create(&caller, &yearly("mine", json!({}))).await, caller.stranger());
     let nothing = json!({});
@@ -119,14 +119,14 @@ async fn schedules_are_listed_by_name_page_by_page() {
 async fn a_patch_changes_only_what_it_names() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({"max_runs": 5, "timezone": "Europe/Berlin"}))).await;
-    assert_eq!(patched(&caller, &made, json!({})).await, made, "nothing is no change");
+    assert_eq!(patched(&caller, &made, json!({})).await, made, "an empty patch changes nothing");
     assert_eq!(patched(&caller, &made, json!({"timezone": "Europe/Berlin", "max_runs": 5})).await, made);
     let edited = patched(&caller, &made, json!({"catchup": "none", "max_runs": null, "task": {"type": "other"}})).await;
     let expected = json!({"catchup": "none", "max_runs": null, "task": {"type": "other"}, "version": 2});
     assert_eq!(edited, merged(merged(made.clone(), expected), json!({"updated_at": edited["updated_at"]})));
     let cron = patched(&caller, &made, json!({"cron": "0 0 1 1 *", "starts_at": null})).await;
     assert_eq!((&cron["cron"], &cron["interval_seconds"]), (&json!("0 0 1 1 *"), &json!(null)));
-    assert_ne!(cron["next_run_at"], made["next_run_at"], "its instants are others");
+    assert_ne!(cron["next_run_at"], made["next_run_at"], "its instants have changed");
     let back = patched(&caller, &made, json!({"interval_seconds": 3600})).await;
     assert_eq!((&back["cron"], &back["interval_seconds"]), (&json!(null), &json!(3600)));
     for field in ["name", "cron", "interval_seconds", "timezone", "task", "overlap_policy", "catchup", "paused"] {
@@ -134,7 +134,7 @@ async fn a_patch_changes_only_what_it_names() {
     }
     let ended = caller.api.patch(&path(&made, ""), &json!({"ends_at": "2020-01-01T00:00:00Z"})).await;
     ended.invalid("/ends_at");
-    assert_eq!(read(&caller, &made).await, back, "what is refused changes nothing");
+    assert_eq!(read(&caller, &made).await, back, "a refused patch changes nothing");
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn changes_honour_if_match() {
 }
 
 #[tokio::test]
-async fn writing_it_by_name_is_idempotent() {
+async fn writing_a_schedule_by_name_is_idempotent() {
     let caller = shared().await;
     let put = async |name: &str, body: &Value| {
         caller.api.call("PUT", &format!("/v1/schedules/by-name/{name}")).json(body).send().await
@@ -172,7 +172,7 @@ async fn writing_it_by_name_is_idempotent() {
     wanted.as_object_mut().expect("an object").remove("name");
     assert_eq!(put("sync", &wanted).await.expect(200), made, "the path names it");
     let paused = caller.api.post(&path(&made, "/pause"), &json!({"reason": "by hand"})).await.expect(200);
-    assert_eq!(put("sync", &wanted).await.expect(200), paused, "a pause outlives a synchronisation");
+    assert_eq!(put("sync", &wanted).await.expect(200), paused, "a write without `paused` keeps the pause");
     let replaced = put("sync", &merged(wanted.clone(), json!({"catchup": "none", "max_runs": 9}))).await.expect(200);
     assert_eq!(
         (&replaced["catchup"], &replaced["max_runs"], &replaced["paused"]),
@@ -196,7 +196,7 @@ async fn writing_it_by_name_is_idempotent() {
         });
     }
     let ids: std::collections::BTreeSet<String> = racing.join_all().await.iter().map(id).collect();
-    assert_eq!(ids.len(), 1, "there is one of the name");
+    assert_eq!(ids.len(), 1, "there is one schedule of this name");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ fn good() -> Value {
 }
 
 #[tokio::test]
-async fn faults_are_pointed_at() {
+async fn every_fault_names_its_field() {
     let caller = shared().await;
     let refuse = async |fields: Value, pointer: &str| {
         let reply = caller.api.post("/v1/schedules", &merged(good(), fields.clone())).await;
@@ -143,7 +143,7 @@ async fn all_faults_are_reported_together() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_object_is_refused() {
+async fn a_body_that_is_not_an_object_is_refused() {
     let caller = shared().await;
     for body in ["[]", "null", "5", "\"x\""] {
         let reply = caller.api.call("POST", "/v1/schedules").body("application/json", body).send().await;
