@@ -1,4 +1,4 @@
-//! `If-Match` and `If-None-Match` on queues, and changes of nothing.
+//! `If-Match` and `If-None-Match` on queues, and writes that change nothing.
 
 use serde_json::{Value, json};
 
@@ -73,19 +73,19 @@ async fn race(callers: Vec<Caller>) {
 }
 
 #[tokio::test]
-async fn of_many_creations_of_a_queue_one_succeeds() {
+async fn only_one_of_many_creations_succeeds() {
     race(vec![shared().await]).await;
 }
 
 #[tokio::test]
-async fn of_many_creations_on_several_nodes_one_succeeds() {
+async fn only_one_of_many_creations_on_two_nodes_succeeds() {
     let cluster = Cluster::start(2).await;
     race(vec![cluster.caller(0), cluster.caller(1)]).await;
     changes_nothing(&cluster.caller(0)).await;
 }
 
 #[tokio::test]
-async fn a_change_of_nothing_leaves_the_version() {
+async fn a_write_that_changes_nothing_keeps_the_version() {
     changes_nothing(&shared().await).await;
 }
 
@@ -104,18 +104,18 @@ async fn changes_nothing(caller: &Caller) {
     let paused = pause(caller, "same", json!({"reason": "why"})).await;
     assert_eq!(put(caller, "same", all.clone()).await, paused, "a pause stays");
     assert_eq!(put(caller, "same", merged(all.clone(), json!({"paused": true}))).await, paused, "it is paused");
-    assert_eq!(put(caller, "same", paused.clone()).await, paused, "what was read is written back");
+    assert_eq!(put(caller, "same", paused.clone()).await, paused, "the queue is written back as read");
     let other = put(caller, "same", merged(all, json!({"max_depth": 10}))).await;
     assert_eq!((&other["version"], &other["pause"]), (&json!(3), &paused["pause"]));
-    // A queue without settings is already set to nothing, however it came to be.
+    // Empty settings change nothing in a queue that has none.
     caller.submit(json!({"type": "t", "queue": "only-used"})).await;
     let used = get(caller, "only-used").await;
     assert_eq!(put(caller, "only-used", json!({})).await, used);
-    assert_eq!(put(caller, "fresh", json!({})).await["version"], 1, "it is made");
+    assert_eq!(put(caller, "fresh", json!({})).await["version"], 1, "it is created");
     assert_eq!(put(caller, "fresh", json!({})).await["version"], 1);
 }
 
-/// A change that nobody can see is no change.
+/// A pause that has ended does not count as a change when the queue is written back.
 #[tokio::test]
 async fn a_pause_that_has_ended_is_not_shown() {
     let caller = shared().await;

@@ -34,9 +34,9 @@ async fn a_full_queue_refuses_with_retry_after() {
     caller.submit(task).await;
 }
 
-/// Both could be submitted later.
+/// A retry can succeed for both.
 #[tokio::test]
-async fn a_child_of_a_member_without_room_is_refused_alike() {
+async fn a_child_of_a_member_without_room_gets_429_too() {
     let caller = shared().await;
     put(&caller, "q", json!({"max_depth": 1})).await;
     caller.submit(json!({"type": "t", "queue": "q"})).await;
@@ -65,8 +65,8 @@ async fn a_child_of_a_member_without_room_is_refused_alike() {
     assert!(array(&again["items"]).iter().all(|item| item["status"] == 201), "{again:#}");
 }
 
-/// Waiting helps with a full queue, and with nothing else.
-async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
+/// Only a refusal by a full queue asks for a retry.
+async fn expect_permanent_refusals(caller: &Caller) {
     put(caller, "q", json!({"max_depth": 1})).await;
     caller.submit(json!({"type": "t", "queue": "q"})).await;
     caller.submit(json!({"type": "t", "queue": "other", "idempotency_key": "k"})).await;
@@ -115,18 +115,18 @@ async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
 
 #[tokio::test]
 async fn an_unknown_dependency_is_refused_for_good() {
-    puts_off_nothing_that_is_refused_for_good(&shared().await).await;
+    expect_permanent_refusals(&shared().await).await;
 }
 
 #[tokio::test]
 async fn an_unknown_dependency_is_refused_for_good_on_postgres() {
     let cluster = Cluster::start(1).await;
-    puts_off_nothing_that_is_refused_for_good(&cluster.caller(0)).await;
+    expect_permanent_refusals(&cluster.caller(0)).await;
 }
 
 /// Hundreds at once, single and in batches, to every node: the queue ends up exactly full.
 async fn submit_all_at_once(callers: Vec<Caller>) {
-    const MOST: u64 = 150;
+    const MAX_DEPTH: u64 = 150;
     let mut submitters = JoinSet::new();
     for (number, caller) in callers.iter().cycle().take(300).enumerate() {
         let caller = caller.clone();
@@ -147,7 +147,7 @@ async fn submit_all_at_once(callers: Vec<Caller>) {
     while let Some(done) = submitters.join_next().await {
         accepted += done.expect("every submission is answered");
     }
-    assert_eq!((accepted, count(&get(&callers[0], "q").await, "PENDING")), (MOST, MOST));
+    assert_eq!((accepted, count(&get(&callers[0], "q").await, "PENDING")), (MAX_DEPTH, MAX_DEPTH));
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ fn ask(queue: &str, wait_seconds: u32) -> Value {
 }
 
 /// Waits until no worker holds a task of a queue; returns how many wait.
-async fn at_rest(caller: &Caller, queue: &str) -> u64 {
-    eventually("nothing is with a worker", SOON, async || {
+async fn until_idle(caller: &Caller, queue: &str) -> u64 {
+    eventually("no worker holds a task", SOON, async || {
         let queue = get(caller, queue).await;
         let busy = count(&queue, "QUEUED") + count(&queue, "RUNNING");
         if busy == 0 { Ok(count(&queue, "PENDING")) } else { Err(format!("{queue:#}")) }
@@ -132,9 +132,9 @@ async fn no_node_begins_a_task_after_the_pause_is_answered() {
         pause(&other, "q", json!({})).await;
         let waiting = count(&get(&other, "q").await, "PENDING");
         for worker in workers {
-            worker.await.expect("it ends when it is given nothing");
+            worker.await.expect("it ends at an empty poll");
         }
-        assert_eq!(at_rest(&other, "q").await, waiting, "something began after the pause was answered");
+        assert_eq!(until_idle(&other, "q").await, waiting, "something began after the pause was answered");
         assert!(waiting > 0, "nothing was left to begin in round {round}");
         resume(&cluster.caller((round + 2) % 3), "q").await;
     }

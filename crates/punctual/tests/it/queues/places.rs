@@ -17,10 +17,10 @@ use crate::it::world::{Caller, SOON, World, expect_prompt, id_of, quick, shared,
 const SKEW: jiff::SignedDuration = jiff::SignedDuration::from_millis(40);
 
 /// How long a run takes where servers are killed: long compared with that.
-const LASTS: Duration = Duration::from_millis(300);
+const RUN_TIME: Duration = Duration::from_millis(300);
 
 /// How many may run at once there.
-const MOST: usize = 5;
+const LIMIT: usize = 5;
 
 /// The most runs at once, by their records.
 async fn most_at_once(caller: &Caller, ids: &[String]) -> usize {
@@ -102,17 +102,17 @@ async fn any_node_takes_a_free_place_at_once() {
 
 /// Fills a limited queue with twice as many tasks: webhooks (`t`) and tasks for pull workers (`u`),
 /// whose runs all call the sink.
-async fn crowd(caller: &Caller, sink: &Sink, of_each: usize) -> Vec<String> {
-    sink.answer("/", SinkAnswer::status(200).after(LASTS));
-    put(caller, "q", json!({"max_concurrency": MOST})).await;
+async fn fill_queue(caller: &Caller, sink: &Sink, of_each: usize) -> Vec<String> {
+    sink.answer("/", SinkAnswer::status(200).after(RUN_TIME));
+    put(caller, "q", json!({"max_concurrency": LIMIT})).await;
     let pushed = json!({"type": "t", "queue": "q", "callback_url": sink.url("/"), "retry_policy": quick(20)});
     let pulled = json!({"type": "u", "queue": "q", "payload": {"sink": sink.url("/")}, "retry_policy": quick(20)});
     let tasks = [vec![pushed; of_each], vec![pulled; of_each]].concat();
     caller.submit_all(tasks).await.iter().map(id_of).collect()
 }
 
-/// Checks the runs of a crowd: some were lost and repeated, and at no instant did more run than the
-/// limit. A worker that died with a task kept its place until the task was taken back.
+/// Checks the runs of these tasks: some were lost and repeated, and never more ran than the limit.
+/// A worker that died with a task kept its place until the task was taken back.
 async fn expect_limit(caller: &Caller, sink: &Sink, ids: &[String]) {
     let mut lost = 0;
     for id in ids {
@@ -120,21 +120,21 @@ async fn expect_limit(caller: &Caller, sink: &Sink, ids: &[String]) {
         lost += done["retry_count"].as_u64().expect("a number");
     }
     assert!(lost > 0, "no killed node was running a task");
-    assert_eq!(sink.most_at_once(), MOST, "calls at once");
-    assert_eq!(most_at_once(caller, ids).await, MOST, "runs at once");
+    assert_eq!(sink.most_at_once(), LIMIT, "calls at once");
+    assert_eq!(most_at_once(caller, ids).await, LIMIT, "runs at once");
     let queue = get(caller, "q").await;
     assert_eq!((count(&queue, "QUEUED"), count(&queue, "RUNNING")), (0, 0), "no place has leaked");
     // All places are free again.
-    caller.submit_all(vec![json!({"type": "v", "queue": "q"}); MOST + 1]).await;
+    caller.submit_all(vec![json!({"type": "v", "queue": "q"}); LIMIT + 1]).await;
     let wanted = json!({"worker_id": worker_id(), "types": ["v"], "max_tasks": 100, "wait_seconds": 20});
-    assert_eq!(caller.lease(wanted).await.len(), MOST);
+    assert_eq!(caller.lease(wanted).await.len(), LIMIT);
 }
 
 /// The node that dispatches the queue is killed twice, while it calls a webhook.
 #[tokio::test]
 async fn the_limit_holds_on_three_nodes_while_they_are_killed() {
     let (mut cluster, sink) = (Cluster::start(3).await, Sink::start());
-    let ids = crowd(&cluster.caller(0), &sink, 50).await;
+    let ids = fill_queue(&cluster.caller(0), &sink, 50).await;
     let workers = Workers::start(cluster.callers(), 2);
     for _ in 0..2 {
         let owner = calling_owner(&cluster).await;
@@ -161,13 +161,13 @@ async fn calling_owner(cluster: &Cluster) -> usize {
 #[tokio::test]
 async fn the_limit_survives_a_killed_process() {
     let (mut world, sink) = (World::start().await, Sink::start());
-    let ids = crowd(&world.caller(), &sink, 25).await;
+    let ids = fill_queue(&world.caller(), &sink, 25).await;
     // The pull workers lose nothing. They take one less than the limit, so that a webhook runs
     // beside them.
-    let workers = Workers::start(vec![world.caller(), world.caller()], MOST / 2);
+    let workers = Workers::start(vec![world.caller(), world.caller()], LIMIT / 2);
     for _ in 0..2 {
         eventually("all places are taken", SOON, async || match sink.waiting() {
-            MOST => Ok(()),
+            LIMIT => Ok(()),
             fewer => Err(format!("{fewer} calls")),
         })
         .await;

@@ -41,7 +41,7 @@ async fn a_queue_can_be_removed_when_it_is_empty() {
         }
     }
     delete(&caller, "mail").await.expect(200);
-    assert_eq!(names(&caller).await, Vec::<String>::new(), "though tasks were in it once");
+    assert_eq!(names(&caller).await, Vec::<String>::new(), "cancelled tasks do not keep it");
 
     let task = caller.submit(json!({"type": "t", "queue": "mail"})).await;
     assert_eq!(task["status"], "PENDING");
@@ -51,7 +51,7 @@ async fn a_queue_can_be_removed_when_it_is_empty() {
 }
 
 #[tokio::test]
-async fn a_queue_is_changed_at_the_version_that_was_asked_for() {
+async fn changes_of_a_queue_honour_if_match() {
     let caller = shared().await;
     let made = put(&caller, "q", json!({"max_depth": 5})).await;
     let reply = caller.api.get("/v1/queues/q").await;

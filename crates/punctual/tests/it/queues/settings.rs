@@ -51,7 +51,7 @@ async fn a_task_without_a_callback_takes_its_queues() {
 }
 
 #[tokio::test]
-async fn a_key_is_known_whatever_its_queue_was_set_to_meanwhile() {
+async fn new_queue_settings_do_not_change_a_replay() {
     let caller = shared().await;
     let task = json!({"type": "t", "queue": "mail", "idempotency_key": "k"});
     let first = caller.submit(task.clone()).await;
