@@ -15,11 +15,11 @@ use crate::it::world::{
     Caller, FINAL, SOON, World, array, id_of, in_seconds, quick, seconds_between, settlement, worker_id, written,
 };
 
-/// Long enough to find and repeat what a dead server left running.
-const REPAIRED: Duration = Duration::from_secs(90);
+/// Long enough to take back the tasks of a dead server and run them again.
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A server that finds within seconds what a dead server left.
-fn watchful(serve: Serve) -> Serve {
+/// A server that takes back the tasks of a dead server within seconds.
+fn with_short_leases(serve: Serve) -> Serve {
     let serve = serve.setting("LEADER__LEASE_SECONDS", "3").setting("LEADER__RENEWAL_SECONDS", "1");
     serve.setting("SCHEDULER__VISIBILITY_SECONDS", "5")
 }
@@ -112,7 +112,7 @@ async fn work(caller: Caller) {
 
 /// Waits until no task of the tenant is in progress.
 async fn all_ended(caller: &Caller) {
-    eventually("every task comes to its end", REPAIRED, async || {
+    eventually("every task finishes", REPAIR_TIMEOUT, async || {
         let page =
             caller.api.get("/v1/tasks?status=BLOCKED&status=PENDING&status=QUEUED&status=RUNNING&limit=1000").await;
         let left = array(&page.expect(200)["items"]);
@@ -136,7 +136,7 @@ async fn all_tasks(caller: &Caller) -> BTreeMap<String, Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn acknowledged_tasks_finish_after_kill_9() {
-    let mut world = World::start_with(watchful).await;
+    let mut world = World::start_with(with_short_leases).await;
     let sink = Sink::start();
     sink.answer("/hook", SinkAnswer::json(&json!("delivered")).after(Duration::from_millis(150)));
     let acknowledged = Arc::new(AtomicUsize::new(0));
@@ -208,7 +208,7 @@ async fn acknowledged_tasks_finish_after_kill_9() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_is_killed_again_and_again_loses_nothing() {
-    let mut world = World::start_with(watchful).await;
+    let mut world = World::start_with(with_short_leases).await;
     let mut known = BTreeSet::new();
     for round in 0..5_u64 {
         let caller = world.caller();
@@ -316,7 +316,7 @@ async fn a_lease_survives_the_server_that_granted_it() {
 
 #[tokio::test]
 async fn a_webhook_in_flight_at_the_crash_is_delivered_again() {
-    let mut world = World::start_with(watchful).await;
+    let mut world = World::start_with(with_short_leases).await;
     let sink = Sink::start();
     sink.script("/hook", [SinkAnswer::hang(), SinkAnswer::json(&json!("again"))]);
     let task = json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 60, "retry_policy": quick(5)});
@@ -324,7 +324,7 @@ async fn a_webhook_in_flight_at_the_crash_is_delivered_again() {
     sink.wait_for("/hook", 1, SOON).await;
     world.server.kill();
     world.restart().await;
-    let task = world.caller().until_within(&id, "COMPLETED", REPAIRED).await;
+    let task = world.caller().until_within(&id, "COMPLETED", REPAIR_TIMEOUT).await;
     assert_eq!(task["result"], "again");
     let hits = sink.hits("/hook");
     assert_eq!(hits.len(), 2);
@@ -335,7 +335,7 @@ async fn a_webhook_in_flight_at_the_crash_is_delivered_again() {
 
 #[tokio::test]
 async fn a_server_continues_after_sigstop() {
-    let mut world = World::start_with(watchful).await;
+    let mut world = World::start_with(with_short_leases).await;
     let sink = Sink::start();
     let caller = world.caller();
     let due = in_seconds(1.0);

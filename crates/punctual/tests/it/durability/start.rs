@@ -14,12 +14,12 @@ pub const AT_ONCE: Duration = Duration::from_secs(15);
 #[track_caller]
 pub fn expect_refusal(exit: &Exit, words: &[&str]) {
     assert!(exit.code.is_some_and(|code| code != 0), "it should end with a code that is not 0: {exit}");
-    assert!(!exit.stdout.contains("listening on"), "it said that it listens: {exit}");
+    assert!(!exit.stdout.contains("listening on"), "it printed that it listens: {exit}");
     for inside in ["panicked", "stack backtrace", "RUST_BACKTRACE"] {
-        assert!(!exit.stderr.contains(inside), "{inside:?} is no clear sentence: {exit}");
+        assert!(!exit.stderr.contains(inside), "{inside:?} is not a clear sentence: {exit}");
     }
-    let said = exit.stderr.to_lowercase();
-    assert!(words.iter().any(|word| said.contains(&word.to_lowercase())), "none of {words:?} in what it said: {exit}");
+    let stderr = exit.stderr.to_lowercase();
+    assert!(words.iter().any(|word| stderr.contains(&word.to_lowercase())), "none of {words:?} is in stderr: {exit}");
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ pub fn expect_whole(data: &Path) {
         .expect("integrity_check answers");
     assert_eq!(check, ["ok"], "in {}", data.display());
     for (what, sql) in FAULTS {
-        let found: i64 = database.query_row(sql, [], |row| row.get(0)).expect("a question to the database");
+        let found: i64 = database.query_row(sql, [], |row| row.get(0)).expect("the query runs");
         assert_eq!(found, 0, "{what} in {}", data.display());
     }
 }

@@ -1,5 +1,4 @@
-//! Damaged files: the server says so in a sentence, or serves what is intact and reports what is
-//! not.
+//! Damaged files: the server refuses to start, or serves the intact tasks and reports the damage.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -37,7 +36,7 @@ fn scribble(data: &Path, start: u64, length: usize) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused() {
+async fn a_file_that_is_not_a_database_is_refused() {
     let (world, _) = stopped_with(1).await;
     let data = world.data();
     fs::write(data.join("punctual.db"), "not a database, but long enough to be looked at. ".repeat(200))
@@ -48,7 +47,7 @@ async fn a_file_that_is_no_database_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_that_was_cut_is_refused() {
+async fn a_truncated_database_is_refused() {
     let (world, _) = stopped_with(1_000).await;
     let file = world.data().join("punctual.db");
     let whole = fs::read(&file).expect("it can be read");
@@ -84,7 +83,7 @@ async fn a_directory_that_cannot_be_written_to_is_refused() {
     expect_refusal(&disk.serve().fail(AT_ONCE).await, &["read-only", "readonly"]);
 }
 
-/// One row makes no sense: only it is not served, and it is kept for inspection.
+/// One row is corrupt: it is kept for inspection, and every other task is served.
 #[tokio::test]
 async fn a_corrupted_row_harms_no_other() {
     for damage in [
@@ -130,7 +129,7 @@ async fn reading_an_overwritten_page_makes_the_node_unready() {
         if log.contains("the database is damaged: restore it") { Ok(()) } else { Err(log) }
     })
     .await;
-    assert_eq!(caller.api.get("/readyz").await.status(), 503, "and so it stays");
+    assert_eq!(caller.api.get("/readyz").await.status(), 503, "it stays unready");
     caller.api.get("/healthz").await.expect(200);
     // An operator who restores a backup would lose this task, so it is refused.
     for _ in 0..3 {
@@ -141,8 +140,8 @@ async fn reading_an_overwritten_page_makes_the_node_unready() {
     assert_eq!(caller.task(&ids[999]).await["status"], "PENDING");
 }
 
-/// The log of a killed server is gone or truncated. What was only there is lost, which SQLite
-/// cannot notice; the rest is intact and a prefix of what was.
+/// The log of a killed server is gone or truncated. Tasks that were only in the log are lost, which
+/// SQLite cannot notice. The tasks that are left are a prefix of all.
 #[tokio::test]
 async fn a_truncated_log_keeps_its_intact_prefix() {
     for keep in [None, Some(0), Some(1), Some(2), Some(3)] {
@@ -164,7 +163,7 @@ async fn a_truncated_log_keeps_its_intact_prefix() {
         }
         world.restart().await;
         let found = world.caller().list_ids("&order=execute_at").await;
-        assert_eq!(found, ids[..found.len()], "{keep:?}: not a beginning");
+        assert_eq!(found, ids[..found.len()], "{keep:?}: not a prefix");
         let next = world.caller().submit_id(json!({"type": "t", "queue": "q"})).await;
         let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 100, "wait_seconds": 5});
         let leased = array(&world.caller().api.post("/v1/leases", &wanted).await.expect(200)["leases"]);

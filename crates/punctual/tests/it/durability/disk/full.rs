@@ -100,7 +100,7 @@ async fn a_disk_without_a_free_byte_refuses_writes() {
         assert!(answer.header("retry-after").is_some(), "{answer}");
     }
 
-    // Calls that write nothing continue meanwhile; that does not mean that the disk is well.
+    // A call that writes nothing is still answered. It must not count as the recovery of the disk.
     caller.api.post(&format!("/v1/tasks/{waiting}/heartbeat"), &json!({"token": 1})).await.problem(409);
     let reports_recovery = || server.log().contains("transactions are committed again");
     assert!(!reports_recovery(), "{}", server.log());

@@ -66,9 +66,9 @@ impl Fault {
         command.args(self.arguments(log)).arg("-p").arg(process.to_string());
         let mut strace = Process::spawn(command);
         eventually("strace is attached", SOON, async || {
-            let said = strace.stderr();
-            assert!(!strace.is_over(), "strace cannot attach; it may lack the right to trace processes: {said}");
-            if said.contains(" attached") { Ok(()) } else { Err(said) }
+            let stderr = strace.stderr();
+            assert!(!strace.is_over(), "strace cannot attach; it may lack the right to trace processes: {stderr}");
+            if stderr.contains(" attached") { Ok(()) } else { Err(stderr) }
         })
         .await;
         Injection { strace, log: log.to_owned() }

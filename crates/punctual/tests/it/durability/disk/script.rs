@@ -1,4 +1,4 @@
-//! A short working day of a caller and a worker: what was acknowledged, and whether it was true.
+//! A short session of a caller and a worker, with a check that every acknowledgement was true.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,8 +36,8 @@ struct Facts {
 }
 
 impl Ledger {
-    /// An empty one. `reads_fail` says that the disk may refuse reads, which SQLite takes for
-    /// damage and the server reports as such.
+    /// An empty one. `reads_fail` means that the disk may refuse reads, which SQLite and the
+    /// server report as damage.
     pub fn new(reads_fail: bool) -> Self {
         Self { tasks: BTreeMap::new(), reads_fail }
     }
@@ -196,7 +196,7 @@ impl Ledger {
             return None;
         }
         expect_unavailable(&answer.problem(503));
-        assert!(answer.header("retry-after").is_some(), "it does not say when to come back\n{answer}");
+        assert!(answer.header("retry-after").is_some(), "it has no Retry-After\n{answer}");
         None
     }
 

@@ -15,14 +15,14 @@ use crate::it::world::{Caller, SOON, World, id_of};
 const STALL: Duration = Duration::from_mins(1);
 /// The deadline of a request, and what a busy machine may add to it.
 const DEADLINE: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(4);
+const ANSWER_MAX: Duration = Duration::from_secs(4);
 /// Callers at a time, and how often each calls.
 const CALLERS: usize = 150;
 const ROUNDS: usize = 2;
 /// More than are served at a time, so that some are refused at once.
 const PLACES: &str = "100";
 /// What refused requests may leave in memory: a payload for each call, and much to spare.
-const GROWTH: u64 = 64 << 20;
+const GROWTH_MAX: u64 = 64 << 20;
 
 fn task(caller: usize) -> Value {
     json!({"type": "t", "queue": "q", "idempotency_key": format!("caller {caller}"), "payload": "x".repeat(10_000)})
@@ -42,14 +42,14 @@ async fn requests_are_refused_in_time_while_the_disk_stalls() {
     let stall = Fault::delay("fsync,fdatasync", STALL).attach(server, &world.home().join("strace")).await;
 
     for _ in 0..ROUNDS {
-        everybody_is_refused(&caller).await;
+        expect_all_refused(&caller).await;
     }
     let asked = Instant::now();
     assert_eq!(caller.api.get("/readyz").await.status(), 503, "a stalled disk cannot serve");
-    assert!(asked.elapsed() < PATIENCE, "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < ANSWER_MAX, "{:?}", asked.elapsed());
     assert_eq!(caller.task(&before).await["status"], "PENDING", "reads continue");
     let grown = resident(server).saturating_sub(memory);
-    assert!(grown < GROWTH, "{grown} bytes more in memory");
+    assert!(grown < GROWTH_MAX, "{grown} bytes more in memory");
 
     // The disk is back. A refused submission may have happened; repeated under its key it happens
     // once.
@@ -66,8 +66,8 @@ async fn requests_are_refused_in_time_while_the_disk_stalls() {
     expect_whole(&world.data());
 }
 
-/// All at once, and meanwhile the node is alive.
-async fn everybody_is_refused(caller: &Caller) {
+/// Makes all calls at once, and checks that the node is alive meanwhile.
+async fn expect_all_refused(caller: &Caller) {
     let mut calls = JoinSet::new();
     for number in 0..CALLERS {
         let caller = caller.clone();
@@ -78,7 +78,7 @@ async fn everybody_is_refused(caller: &Caller) {
     }
     let asked = Instant::now();
     caller.api.get("/healthz").await.expect(200);
-    assert!(asked.elapsed() < DEADLINE, "whether it lives took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < DEADLINE, "/healthz took {:?}", asked.elapsed());
     while let Some(answered) = calls.join_next().await {
         let (answer, took) = answered.expect("a call is answered");
         let problem = answer.problem(503);
@@ -87,7 +87,7 @@ async fn everybody_is_refused(caller: &Caller) {
             "{answer}"
         );
         assert!(answer.header("retry-after").is_some(), "{answer}");
-        assert!(took < PATIENCE, "after {took:?}: {answer}");
+        assert!(took < ANSWER_MAX, "after {took:?}: {answer}");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::it::durability::start::{AT_ONCE, expect_refusal};
 use crate::it::world::{PUNCTUAL, SOON, World, caller_of};
 
 /// Servers that are swept at a time.
-const TOGETHER: usize = 3;
+const CONCURRENCY: usize = 3;
 
 /// Both ways to sync a file; each is counted by itself.
 const SYNC: &str = "fsync,fdatasync";
@@ -24,7 +24,7 @@ const SYNC: &str = "fsync,fdatasync";
 const READ: &str = "pread64";
 
 /// More calls than any server makes in these tests.
-const MOST: u32 = 5_000;
+const CALLS_MAX: u32 = 5_000;
 
 /// Which calls fail, and how.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +50,10 @@ impl Sweep {
     async fn run_here<F: Future<Output = bool> + 'static>(self, run: impl Fn(u32) -> F) {
         let stride = if std::env::var("PUNCTUAL_LONG").is_ok_and(|long| long == "1") { 1 } else { self.stride };
         let mut next = 1;
-        let mut beyond = MOST;
+        let mut beyond = CALLS_MAX;
         let mut running = JoinSet::new();
         loop {
-            while next < beyond && running.len() < TOGETHER {
+            while next < beyond && running.len() < CONCURRENCY {
                 let (ordinal, ran) = (next, run(next));
                 running.spawn_local(async move { (ordinal, ran.await) });
                 next += stride;
@@ -65,7 +65,7 @@ impl Sweep {
             }
         }
         println!("{self:?}: every {stride}. of {beyond} calls");
-        assert!((self.least..MOST).contains(&beyond), "{self:?} met {beyond} calls");
+        assert!((self.least..CALLS_MAX).contains(&beyond), "{self:?} met {beyond} calls");
     }
 }
 
@@ -219,7 +219,7 @@ async fn a_disk_that_fails_for_good_at_the_start() {
     }
 }
 
-/// The checks are worth something: they notice a disk that accepts writes and forgets them.
+/// A check of the checks: they notice a disk that accepts writes and loses them.
 #[tokio::test]
 #[should_panic(expected = "was acknowledged and is gone")]
 async fn a_disk_that_lies_is_noticed() {
