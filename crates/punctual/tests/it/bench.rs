@@ -24,7 +24,7 @@ use crate::it::world::{PUNCTUAL, SOON, World};
 const ALWAYS: [&str; 7] = ["scenario", "version", "commit", "machine", "cores", "tasks", "seconds"];
 
 /// The fields of a server that the bench has started.
-const OF_ITS_OWN: [&str; 4] = ["store", "broker", "nodes", "rss_mb"];
+const OF_STARTED_SERVERS: [&str; 4] = ["store", "broker", "nodes", "rss_mb"];
 
 const LATENESS: [&str; 5] = ["late_p50_ms", "late_p99_ms", "late_p999_ms", "late_max_ms", "early"];
 
@@ -32,7 +32,7 @@ const LATENESS: [&str; 5] = ["late_p50_ms", "late_p99_ms", "late_p999_ms", "late
 async fn bench(arguments: &[&str], figures: &[&str]) -> Value {
     let arguments = [arguments, &["--connections", "4", "--batch", "50"]].concat();
     let line = measured(&arguments).await;
-    for figure in OF_ITS_OWN.iter().chain(figures) {
+    for figure in OF_STARTED_SERVERS.iter().chain(figures) {
         assert!(!line[figure].is_null(), "{figure} is missing in {line}");
     }
     assert_eq!((&line["store"], &line["nodes"]), (&"sqlite".into(), &1.into()));
@@ -59,7 +59,7 @@ async fn run(arguments: &[&str]) -> Exit {
 }
 
 fn number(line: &Value, figure: &str) -> f64 {
-    line[figure].as_f64().unwrap_or_else(|| panic!("{figure} is no number in {line}"))
+    line[figure].as_f64().unwrap_or_else(|| panic!("{figure} is not a number in {line}"))
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use crate::it::world::{Caller, SOON, World, boom, every, id_of, merged, time, wo
 /// How many runs have to fail, and how many tasks are submitted for that.
 const MINIMUM: usize = 5;
 
-/// A server whose breakers open soon, with a probe every this many seconds.
-fn touchy(serve: Serve, probe_seconds: u32) -> Serve {
+/// A server whose breakers open after a few failures, with a probe every this many seconds.
+fn with_quick_breakers(serve: Serve, probe_seconds: u32) -> Serve {
     serve
         .setting("BREAKERS__MINIMUM", &MINIMUM.to_string())
         .setting("BREAKERS__WINDOW_SECONDS", "60")
@@ -73,14 +73,14 @@ async fn until_probed(sink: &Sink, path: &str, since: Timestamp, count: usize, p
     .await;
     for (before, at) in made.iter().enumerate() {
         let earliest = since + SignedDuration::from_secs(probe_seconds * (i64::try_from(before).unwrap_or(0) + 1));
-        assert!(*at >= earliest, "probe {} of {made:?} was not to be made before {earliest}", before + 1);
+        assert!(*at >= earliest, "probe {} of {made:?} came before {earliest}", before + 1);
     }
     made
 }
 
 #[tokio::test]
 async fn a_dead_target_gets_only_probes_until_it_recovers() {
-    let world = World::start_with(|serve| touchy(serve, 2)).await;
+    let world = World::start_with(|serve| with_quick_breakers(serve, 2)).await;
     let (caller, sink, other_sink) = (world.caller(), Sink::start(), Sink::start());
     sink.answer("/hook", SinkAnswer::status(500));
     let first = submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
@@ -143,7 +143,7 @@ async fn until_open_and_known(caller: &Caller) -> Value {
     breaker
 }
 
-/// Waits under an open breaker: it may be the probe, but uses up no attempt.
+/// Requires that a task under an open breaker has used up no attempt, even as a probe.
 async fn expect_spared(caller: &Caller, id: &str) -> Vec<Value> {
     let (task, runs) = (caller.task(id).await, caller.runs(id).await);
     assert!(["PENDING", "QUEUED", "RUNNING"].iter().any(|live| task["status"] == *live), "{task:#}");
@@ -161,7 +161,7 @@ async fn expect_spared(caller: &Caller, id: &str) -> Vec<Value> {
 #[tokio::test]
 async fn attempts_are_not_used_up_while_a_breaker_is_open() {
     const TASKS: usize = 3;
-    let world = World::start_with(|serve| touchy(serve, 1)).await;
+    let world = World::start_with(|serve| with_quick_breakers(serve, 1)).await;
     let (caller, sink) = (world.caller(), Sink::start());
     sink.answer("/hook", SinkAnswer::status(500));
     let since = time(&until_broken(&caller, &sink.url("/hook"), "q").await["since"]);
@@ -200,7 +200,7 @@ async fn attempts_are_not_used_up_while_a_breaker_is_open() {
 /// The same for pull workers, whose tasks are under the breaker of their tenant.
 #[tokio::test]
 async fn a_failed_probe_of_pull_workers_uses_up_no_attempt() {
-    let world = World::start_with(|serve| touchy(serve, 1)).await;
+    let world = World::start_with(|serve| with_quick_breakers(serve, 1)).await;
     let caller = world.caller();
     let task = |retries: u32| json!({"type": "t", "queue": "q", "retry_policy": every(retries, 0.2)});
     let wanted =
@@ -239,7 +239,7 @@ async fn a_failed_probe_of_pull_workers_uses_up_no_attempt() {
 
 #[tokio::test]
 async fn an_operator_resets_a_breaker() {
-    let world = World::start_with(|serve| touchy(serve, 3_600)).await;
+    let world = World::start_with(|serve| with_quick_breakers(serve, 3_600)).await;
     let (caller, sink) = (world.caller(), Sink::start());
     sink.answer("/hook", SinkAnswer::status(500));
     let tasks = submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
@@ -269,7 +269,7 @@ async fn an_operator_resets_a_breaker() {
 
 #[tokio::test]
 async fn a_breaker_survives_a_restart() {
-    let mut world = World::start_with(|serve| touchy(serve, 3_600)).await;
+    let mut world = World::start_with(|serve| with_quick_breakers(serve, 3_600)).await;
     let (caller, sink) = (world.caller(), Sink::start());
     sink.answer("/hook", SinkAnswer::status(500));
     submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
@@ -292,7 +292,7 @@ async fn a_breaker_survives_a_restart() {
 
 #[tokio::test]
 async fn pull_workers_that_always_fail_get_only_probes() {
-    let world = World::start_with(|serve| touchy(serve, 2)).await;
+    let world = World::start_with(|serve| with_quick_breakers(serve, 2)).await;
     let (caller, other) = (world.caller(), world.caller().of_tenant("other"));
     let task = || json!({"type": "t", "queue": "q", "retry_policy": every(1_000, 0.2)});
     caller.submit_all((0..20).map(|_| task()).collect()).await;
@@ -319,7 +319,8 @@ async fn pull_workers_that_always_fail_get_only_probes() {
 
 #[tokio::test]
 async fn breakers_can_be_switched_off() {
-    let world = World::start_with(|serve| touchy(serve, 3_600).setting("BREAKERS__ENABLED", "false")).await;
+    let world =
+        World::start_with(|serve| with_quick_breakers(serve, 3_600).setting("BREAKERS__ENABLED", "false")).await;
     let (caller, sink) = (world.caller(), Sink::start());
     sink.answer("/hook", SinkAnswer::status(500));
     submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
@@ -331,7 +332,7 @@ async fn breakers_can_be_switched_off() {
 #[tokio::test]
 async fn nodes_share_a_breaker_and_its_probes() {
     let mut cluster = Cluster::start(0).await;
-    cluster.serve = touchy(cluster.serve.clone(), 4);
+    cluster.serve = with_quick_breakers(cluster.serve.clone(), 4);
     cluster.join().await;
     cluster.join().await;
     let (one, two, sink) = (cluster.caller(0), cluster.caller(1), Sink::start());

@@ -27,7 +27,7 @@ fn task() -> NewTask {
 }
 
 #[tokio::test]
-async fn a_worker_in_rust_does_everything_a_worker_does() {
+async fn the_client_makes_every_call_of_a_worker() {
     let world = World::start().await;
     let client = Client::new(world.server.url()).expect("an address").tenant("acme").expect("a tenant");
     let submitted = client.submit(NewTask { idempotency_key: Some("k".to_owned()), ..task() }).await.expect("taken");
@@ -56,7 +56,7 @@ async fn a_worker_in_rust_does_everything_a_worker_does() {
     assert_eq!(dead.status, Status::DeadLettered);
     let back = client.release(third).await.expect("given back");
     assert_eq!((back.status, back.retry_count), (Status::Pending, 0));
-    let late = client.complete(third, None).await.expect_err("it is not its own any more");
+    let late = client.complete(third, None).await.expect_err("the worker has lost the lease");
     assert_eq!((late.code(), late.status(), late.is_retryable()), (Some("stale_token"), Some(409), false));
     assert_eq!(client.get(third.task.task_id).await.expect("there").status, Status::Pending);
 }

@@ -59,7 +59,7 @@ impl Cluster {
     }
 
     /// Waits until the list and the metric report the clocks as off by this much.
-    async fn until_told(&self, hours: i64) {
+    async fn until_reported(&self, hours: i64) {
         let sentence = "the clock of this machine differs from the database's";
         eventually("it is logged", SOON, async || {
             let log = self.nodes[WRONG].log();
@@ -128,8 +128,8 @@ async fn a_clock_that_jumps_makes_no_webhook_early_or_late() {
         let new = cluster.push(WRONG, &after, due).await;
         let mut claimed = cluster.in_time(&before, &waiting, due).await;
         claimed.extend(cluster.in_time(&after, &new, due).await);
-        cluster.until_told(hours).await;
-        // It was not left out, and no node took it for dead.
+        cluster.until_reported(hours).await;
+        // The node still claims tasks: no other node declared it dead.
         let wrong = cluster.listed(WRONG).await;
         assert!(claimed.iter().any(|node| wrong["id"] == node.as_str()), "{wrong:#} claimed none: {claimed:?}");
     }
@@ -157,7 +157,7 @@ async fn a_clock_that_jumps_makes_no_pull_worker_early_or_late() {
 #[tokio::test]
 async fn a_delay_is_counted_by_the_databases_clock() {
     let cluster = Cluster::start(9).await;
-    cluster.until_told(9).await;
+    cluster.until_reported(9).await;
     let begun = Timestamp::now();
     let task = cluster.caller(WRONG).submit(json!({"type": "t", "queue": "q", "delay_seconds": 2})).await;
     let due = time(&task["execute_at"]);

@@ -155,7 +155,7 @@ async fn nodes_wait_for_a_database_that_restarts() {
 }
 
 #[tokio::test]
-async fn the_schema_can_be_moved_by_hand() {
+async fn the_schema_can_be_migrated_by_hand() {
     let postgres = Postgres::start().await;
     let url = postgres.create_database().await;
     let migrate = |arguments: &[&str]| {

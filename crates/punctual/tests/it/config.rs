@@ -52,7 +52,7 @@ fn it_prints_its_version() {
 }
 
 #[test]
-fn config_shows_what_is_in_force_and_why() {
+fn config_shows_each_value_with_its_origin() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("my.toml");
     std::fs::write(&file, "listen = '127.0.0.1:1'\ndata = 'here'\n[webhooks]\nper_target = 3").unwrap();
@@ -110,7 +110,7 @@ fn all_faults_are_reported_at_once() {
 }
 
 #[tokio::test]
-async fn serve_refuses_what_it_cannot_do_in_one_sentence() {
+async fn serve_refuses_bad_settings_in_one_sentence() {
     for (arguments, sentence) in [
         (["--listen", "0.0.0.0:0"], "authentication is not configured"),
         (["--store", "mysql://punctual:hunter2@db/punctual"], "mysql:// is not supported yet"),
@@ -183,10 +183,10 @@ async fn the_schema_goes_up_and_down_while_no_server_runs() {
         text(&done.stdout)
     };
     assert!(migrate(&["status"]).starts_with("0001 tasks applied 20"));
-    assert!(migrate(&["down"]).starts_with("taken back: 0"), "a step that loses nothing needs no word");
+    assert!(migrate(&["down"]).starts_with("taken back: 0"), "a step that deletes nothing needs no --to");
     assert!(migrate(&["down", "--to", "1"]).ends_with("0002\n"));
-    let unsaid = punctual(&["migrate", "down", "--data", data], &[]);
-    assert!(!unsaid.status.success() && text(&unsaid.stderr).contains("--to 0"), "{unsaid:?}");
+    let unconfirmed = punctual(&["migrate", "down", "--data", data], &[]);
+    assert!(!unconfirmed.status.success() && text(&unconfirmed.stderr).contains("--to 0"), "{unconfirmed:?}");
     assert!(migrate(&["up"]).starts_with("applied: 0002"));
     world.restart().await;
     assert_eq!(world.caller().list_ids("").await, [kept]);

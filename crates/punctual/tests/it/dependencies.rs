@@ -22,13 +22,13 @@ async fn batch(caller: &Caller, tasks: &[Value]) -> Vec<Value> {
     array(&answer.expect(200)["items"])
 }
 
-/// Completes all tasks of a queue until none comes for a while; returns their number.
+/// Completes tasks of a queue until `count` are done.
 async fn complete_all(caller: &Caller, queue: &str, count: usize) {
     let mut done = 0;
     while done < count {
         let wanted = json!({"worker_id": worker_id(), "queues": [queue], "max_tasks": 1_000, "wait_seconds": 20});
         let leases = caller.lease(wanted).await;
-        assert!(!leases.is_empty(), "{done} of {count} were there");
+        assert!(!leases.is_empty(), "only {done} of {count} tasks came");
         done += leases.len();
         let items = leases.iter().map(|lease| super::world::settlement(lease, json!({"outcome": "completed"})));
         caller.settle_all(items.collect()).await;
@@ -138,7 +138,7 @@ async fn impossible_dependencies_are_refused() {
 }
 
 #[tokio::test]
-async fn circles_are_refused_with_their_members_named() {
+async fn a_cycle_is_refused_with_its_members_named() {
     let caller = shared().await;
     let tasks = vec![
         child(json!({"depends_on": [1]})),
@@ -279,7 +279,7 @@ async fn a_completion_on_another_node_never_loses_the_wake_up() {
     race(&cluster.caller(0), &cluster.caller(1), 150).await;
 }
 
-/// A dead letter in a queue with `hold` is no end: its children follow when it is re-driven.
+/// The children of a dead letter in a queue with `hold` wait until it is re-driven.
 async fn a_redrive_wakes_held_children(caller: &Caller) {
     caller
         .api

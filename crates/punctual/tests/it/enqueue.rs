@@ -81,7 +81,7 @@ async fn is_unknown(caller: &Caller, id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_task_comes_and_goes_with_its_transaction() {
+async fn a_task_exists_only_if_its_transaction_commits() {
     let (site, sink) = (Site::start(1).await, Sink::start());
     let mut client = site.client().await;
     client.batch_execute("CREATE TABLE orders (id int)").await.expect("a table of the application's own");
@@ -103,14 +103,14 @@ async fn a_task_comes_and_goes_with_its_transaction() {
     let done = site.caller(0).until(&ids[0], "COMPLETED").await;
     assert_eq!(done["payload"], json!(1));
     assert_eq!(sink.hits("/committed").len(), 1);
-    // A later one has arrived: this one would have, too.
+    // A task that was submitted later has arrived, so this one would have, too.
     let last = enqueue(&client, "'t', queue => 'q'").await;
     assert_eq!(id_of(&site.caller(0).lease_one("q").await["task"]), last);
     assert!(is_unknown(&site.caller(0), &ids[1]).await);
     assert_eq!(sink.hits("/rolled-back").len(), 0);
 }
 
-/// Everything that can be said both ways means the same both ways.
+/// Every field means the same by SQL and over HTTP.
 #[tokio::test]
 async fn a_task_by_sql_is_the_same_as_one_over_http() {
     let site = Site::start(1).await;

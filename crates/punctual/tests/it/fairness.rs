@@ -167,7 +167,7 @@ async fn endless_webhooks_leave_slots_to_other_tenants() {
         greedy.submit_all(vec![json!({"type": "t", "callback_url": sink.url("/hang")}); 8]).await;
     }
     let on_their_way = || sinks.iter().map(|sink| sink.hits("/hang").len()).sum::<usize>();
-    eventually("it has all it may have", SOON, async || {
+    eventually("the tenant uses all its slots", SOON, async || {
         let calls = on_their_way();
         if calls >= 8 { Ok(()) } else { Err(format!("{calls} calls")) }
     })

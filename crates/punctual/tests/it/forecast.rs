@@ -97,8 +97,7 @@ async fn an_instant_is_counted_once_where_its_jitter_puts_it() {
     assert_eq!(after["minutes"], expected(&after, 1, 0));
 }
 
-/// Of three runs one runs and two wait for it: all three are used up, and none is left for later
-/// instants.
+/// Of at most three runs one is live and two wait for it, so none is left for later instants.
 async fn counts_no_run_twice(caller: &Caller) {
     let schedule = json!({
         "name": "thrice", "interval_seconds": 3_600, "starts_at": written(minutes_ahead(90)), "max_runs": 3,
@@ -153,7 +152,7 @@ async fn every_node_forecasts_the_tasks_of_all_nodes() {
     let client = connect(&cluster.database).await;
     let enqueue = format!("SELECT punctual.enqueue('t', execute_at => '{at}', tenant => 'default')");
     client.batch_execute(&enqueue).await.expect("it is enqueued");
-    eventually("what was enqueued is counted", SOON, async || {
+    eventually("the enqueued task is counted", SOON, async || {
         let shown = forecast(&one, "").await;
         if shown["minutes"] == json!([minute(at, 4, 1)]) { Ok(()) } else { Err(format!("{shown:#}")) }
     })

@@ -77,14 +77,14 @@ async fn until_in_the_transaction(client: &Client) {
     eventually("the worker is in its transaction", SOON, async || {
         let waiting =
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE accounts%'";
-        let row = client.query_one(waiting, &[]).await.expect("it is looked up");
-        if row.get::<_, i64>(0) == 1 { Ok(()) } else { Err("it is not".to_owned()) }
+        let row = client.query_one(waiting, &[]).await.expect("the query runs");
+        if row.get::<_, i64>(0) == 1 { Ok(()) } else { Err("no session waits".to_owned()) }
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_before_its_commit_has_done_nothing() {
+async fn a_worker_killed_before_its_commit_has_no_effect() {
     let (site, client, id) = transfer().await;
     let mut holder = site.client().await;
     let lock = holder.transaction().await.expect("a transaction begins");
@@ -100,7 +100,7 @@ async fn a_worker_that_dies_before_its_commit_has_done_nothing() {
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_after_its_commit_has_done_it_once() {
+async fn a_worker_killed_after_its_commit_has_one_effect() {
     let (site, client, id) = transfer().await;
     let mut holder = site.client().await;
     let lock = holder.transaction().await.expect("a transaction begins");
@@ -128,7 +128,7 @@ async fn a_worker_that_dies_after_its_commit_has_done_it_once() {
 /// Two workers believe that they hold the same task: the second waits for the first, and does
 /// nothing.
 #[tokio::test]
-async fn a_slow_worker_with_a_successor_does_it_once() {
+async fn two_workers_with_one_task_have_one_effect() {
     let (site, client, id) = transfer().await;
     let mut holder = site.client().await;
     let lock = holder.transaction().await.expect("a transaction begins");
@@ -136,21 +136,21 @@ async fn a_slow_worker_with_a_successor_does_it_once() {
     let mut workers = [start_worker(site.nodes[0].url(), &site), start_worker(site.nodes[0].url(), &site)];
     until_in_the_transaction(&client).await;
     // Its lease ends, the other worker gets the task and waits for the entry.
-    eventually("both are at it", SOON, async || {
+    eventually("both workers wait for a lock", SOON, async || {
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        let row = client.query_one(waiting, &[]).await.expect("it is looked up");
-        if row.get::<_, i64>(0) >= 2 { Ok(()) } else { Err("one is, at the most".to_owned()) }
+        let row = client.query_one(waiting, &[]).await.expect("the query runs");
+        if row.get::<_, i64>(0) >= 2 { Ok(()) } else { Err("fewer than two wait".to_owned()) }
     })
     .await;
     lock.rollback().await.expect("the lock is released");
     site.caller(0).until(&id, "COMPLETED").await;
-    let said = eventually("both have said what they did", SOON, async || {
-        let said: Vec<String> = workers.iter_mut().map(|worker| worker.stdout()).collect();
-        let all = said.join("");
+    let printed = eventually("both workers have printed their results", SOON, async || {
+        let printed: Vec<String> = workers.iter_mut().map(|worker| worker.stdout()).collect();
+        let all = printed.join("");
         if all.contains("First") && all.contains("Already") { Ok(all) } else { Err(all) }
     })
     .await;
-    assert_eq!(said.matches("First").count(), 1, "{said}");
+    assert_eq!(printed.matches("First").count(), 1, "{printed}");
     assert_eq!((balances(&client).await, entries(&client).await), (vec![70, 30], 1));
 }
 

@@ -31,14 +31,14 @@ async fn a_node_without_the_api_serves_only_health() {
 
 /// Migrating down beside a running node makes it unready; steps of a newer version do not.
 #[tokio::test]
-async fn a_node_is_ready_while_the_schema_has_all_that_it_needs() {
+async fn a_node_is_ready_while_its_schema_is_complete() {
     let postgres = Postgres::start().await;
     let store = postgres.create_database().await;
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     let node = Serve::new(PUNCTUAL, home.path().join("unused")).setting("STORE", &store).start().await;
     let api = caller_of(&node).api;
     let until = async |status: u16, migrations: &str| {
-        eventually("it is known to be ready or not", SOON, async || {
+        eventually("/readyz follows the schema", SOON, async || {
             let reply = api.get("/readyz").await;
             let is_so = reply.status() == status && reply.value()["checks"]["migrations"] == migrations;
             if is_so { Ok(()) } else { Err(reply.to_string()) }

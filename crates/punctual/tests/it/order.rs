@@ -25,7 +25,7 @@ async fn offered(caller: &Caller) -> Vec<String> {
 /// Waits for a lease, which must be of this task.
 async fn lease_of(caller: &Caller, id: &str) -> Value {
     let lease = caller.lease_one("q").await;
-    assert_eq!(id_of(&lease["task"]), id, "another was first");
+    assert_eq!(id_of(&lease["task"]), id, "another task came first");
     lease
 }
 
@@ -113,7 +113,7 @@ async fn cancellations_edits_and_redrives_keep_the_order() {
 }
 
 /// By default the tasks behind a dead letter continue; a queue may hold them.
-async fn a_queue_may_hold_what_stands_behind_a_dead_letter(caller: &Caller) {
+async fn a_queue_may_hold_tasks_behind_a_dead_letter(caller: &Caller) {
     let fatal = || json!({"error": {"code": "bad", "message": "bad"}, "retryable": false});
     let ids: Vec<String> =
         caller.submit_all(vec![keyed(json!({})), keyed(json!({})), keyed(json!({}))]).await.iter().map(id_of).collect();
@@ -142,13 +142,13 @@ async fn a_queue_may_hold_what_stands_behind_a_dead_letter(caller: &Caller) {
 
 #[tokio::test]
 async fn a_dead_letter_may_hold_its_key_in_one_process() {
-    a_queue_may_hold_what_stands_behind_a_dead_letter(&shared().await).await;
+    a_queue_may_hold_tasks_behind_a_dead_letter(&shared().await).await;
 }
 
 #[tokio::test]
 async fn a_dead_letter_may_hold_its_key_in_a_cluster() {
     let cluster = Cluster::start(2).await;
-    a_queue_may_hold_what_stands_behind_a_dead_letter(&cluster.caller(1)).await;
+    a_queue_may_hold_tasks_behind_a_dead_letter(&cluster.caller(1)).await;
 }
 
 /// The numbers in the payloads that a sink got, in the order of the calls.
@@ -193,7 +193,7 @@ async fn the_order_survives_a_killed_process() {
     }
     expect_turns(&sink, COUNT);
     for number in stuck {
-        assert_eq!(numbers(&sink).iter().filter(|hit| **hit == number).count(), 2, "it was lost and made again");
+        assert_eq!(numbers(&sink).iter().filter(|hit| **hit == number).count(), 2, "the run was lost and repeated");
     }
 }
 
@@ -209,7 +209,7 @@ async fn a_key_is_1_to_255_characters() {
     for bad in [json!(7), json!(["k"])] {
         caller.api.post("/v1/tasks", &keyed(json!({"ordering_key": bad}))).await.problem(422);
     }
-    // The ordering key is part of what an idempotency key stands for.
+    // A replay must have the same ordering key.
     let submit = |key: &str| json!({"type": "t", "idempotency_key": "i", "ordering_key": key, "delay_seconds": 600});
     caller.api.post("/v1/tasks", &submit("a")).await.expect(201);
     caller.api.post("/v1/tasks", &submit("a")).await.expect(200);

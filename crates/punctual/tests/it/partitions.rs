@@ -164,14 +164,14 @@ async fn every_partition_has_one_owner_and_shares_are_even() {
     }
     for server in &cluster.nodes {
         let id = id_of_node(&caller, server).await;
-        eventually("the metrics say the same", SOON, async || {
+        eventually("the metrics show the same", SOON, async || {
             let metrics = caller_of(server).api.get("/metrics").await.text().to_owned();
             let owned = format!("punctual_partitions_owned {}", shares[&id]);
             let is_leader = nodes.iter().any(|node| node["id"] == *id && node["leader"] == true);
             let leader = format!("punctual_leader {}", u8::from(is_leader));
-            let said = |wanted: &str| metrics.lines().any(|line| line == wanted);
+            let has_line = |wanted: &str| metrics.lines().any(|line| line == wanted);
             let skew = metrics.lines().any(|line| line.starts_with("punctual_clock_skew_seconds "));
-            if said(&owned) && said(&leader) && skew { Ok(()) } else { Err(metrics) }
+            if has_line(&owned) && has_line(&leader) && skew { Ok(()) } else { Err(metrics) }
         })
         .await;
     }
@@ -190,7 +190,7 @@ async fn a_node_that_joins_gets_its_share() {
         if *owner == Some(newcomer.clone()) {
             assert!(term > old_term, "a new owner has a new term");
         } else {
-            assert_eq!((owner, term), (old, old_term), "partition {partition} moved for nothing");
+            assert_eq!((owner, term), (old, old_term), "partition {partition} moved without need");
         }
     }
     let nodes = cluster.caller(2).list("/v1/admin/nodes").await;
@@ -258,8 +258,8 @@ async fn another_node_takes_over_from_a_killed_one() {
     }
     let hits = until_delivered(&cluster.caller(1), &sink, &ids).await;
     let worst = hits.iter().map(lateness).fold(0.0, f64::max);
-    assert!(worst < 10.0, "one was {worst} s late");
-    eventually("the dead are buried", SOON, async || {
+    assert!(worst < 10.0, "a webhook was {worst} s late");
+    eventually("the killed node is removed", SOON, async || {
         let nodes = cluster.caller(2).list("/v1/admin/nodes").await;
         if nodes.iter().any(|node| node["id"] == *killed) { Err(format!("{nodes:#?}")) } else { Ok(()) }
     })
@@ -301,8 +301,8 @@ async fn end(cluster: &mut Cluster) {
     assert_eq!(node.exit(SOON).await.code, Some(0));
 }
 
-/// A new node cannot know that there once were as many as it counts; but a node that counts fewer
-/// then notices.
+/// The rows of the former 80 partitions remain. So a node that counts 80 can start beside a node
+/// that counts 64; the latter reports it.
 #[tokio::test]
 async fn another_number_of_partitions_is_reported() {
     let mut cluster = Cluster::start(0).await;
@@ -315,15 +315,15 @@ async fn another_number_of_partitions_is_reported() {
     until_shared(&cluster.caller(0), 1, SOON).await;
     cluster.serve = more;
     cluster.join().await;
-    eventually("the first node says so", SOON, async || {
+    eventually("the first node logs it", SOON, async || {
         let log = cluster.nodes[0].log();
         if log.contains("scheduler.partitions is not the same on all nodes") { Ok(()) } else { Err(log) }
     })
     .await;
 }
 
-/// With different numbers some queues would have no dispatcher. A node that is alone may have
-/// another number than there was before.
+/// With different numbers some queues would have no dispatcher. A node that is alone may use a new
+/// number.
 #[tokio::test]
 async fn a_node_with_other_partitions_does_not_start() {
     let mut cluster = Cluster::start(1).await;
@@ -335,7 +335,7 @@ async fn a_node_with_other_partitions_does_not_start() {
     }
     end(&mut cluster).await;
     let alone = cluster.serve.clone().setting("SCHEDULER__PARTITIONS", "32").start().await;
-    eventually("it owns all that it counts", SOON, async || {
+    eventually("the node owns all its partitions", SOON, async || {
         let owners = owners(&caller_of(&alone)).await;
         let shares = shares(&owners);
         if shares.values().eq([&32]) { Ok(()) } else { Err(format!("{shares:?}")) }

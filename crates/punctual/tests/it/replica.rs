@@ -112,7 +112,7 @@ async fn lists_come_from_the_standby() {
     let lease = caller.lease_one("q").await;
     assert_eq!(id_of(&lease["task"]), pulled);
     caller.report("complete", &lease, json!({"result": 1})).await.expect(200);
-    assert_eq!(caller.task(&pulled).await["status"], "COMPLETED", "one reads one's own writes");
+    assert_eq!(caller.task(&pulled).await["status"], "COMPLETED", "a single task is read from the primary");
     caller.until(&pushed, "COMPLETED").await;
     assert_eq!(sink.all_hits().len(), 1);
     assert_eq!(caller.list_ids("").await, [first.as_str()], "the standby has not seen them");

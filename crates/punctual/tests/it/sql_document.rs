@@ -34,7 +34,7 @@ async fn every_statement_does_what_it_says() {
         clients[role].batch_execute(block).await.unwrap_or_else(|error| panic!("{role}: {block}\n{error:?}"));
     }
     let caller = site.caller(0);
-    eventually("what was enqueued can be read", SOON, async || {
+    eventually("the enqueued tasks can be read", SOON, async || {
         let kinds: Vec<_> = caller.list("/v1/tasks").await.iter().map(|task| task["type"].to_string()).collect();
         let all = ["\"order.confirm\"", "\"reminder\""].iter().all(|kind| kinds.iter().any(|known| known == kind));
         if all && kinds.len() == 2 { Ok(()) } else { Err(format!("{kinds:?}")) }
@@ -46,9 +46,9 @@ async fn every_statement_does_what_it_says() {
     assert_eq!(refused(&clients["app"], invoice).await, "42501", "it was not granted");
     clients["billing"].batch_execute(&format!("{invoice}; {invoice}")).await.expect("it was granted");
     let of_all = "SELECT punctual.enqueue('invoice')";
-    assert_eq!(refused(&clients["billing"], of_all).await, "42501", "only its own tenant's");
+    assert_eq!(refused(&clients["billing"], of_all).await, "42501", "it may only enqueue for its own tenant");
     assert_eq!(refused(&clients["app"], r#"SELECT punctual.enqueue('t', '"\u0000"')"#).await, "22P05");
-    clients["app"].batch_execute(confirmation()).await.expect("the same again is no other");
+    clients["app"].batch_execute(confirmation()).await.expect("the same submission again is a replay");
 }
 
 /// The submission of the main example.
@@ -71,7 +71,7 @@ async fn migrating_down_and_up_does_what_the_document_says() {
         owner.batch_execute(block).await.expect(block);
     }
     let app = connect(&site.url.replace("postgres@", "app@")).await;
-    app.batch_execute(confirmation()).await.expect("it may");
+    app.batch_execute(confirmation()).await.expect("it is allowed");
     eventually("the inbox is empty", SOON, async || {
         let left = owner.query_one("SELECT count(*) FROM punctual.inbox", &[]).await.expect("it is counted");
         if left.get::<_, i64>(0) == 0 { Ok(()) } else { Err("not yet".to_owned()) }
@@ -84,8 +84,8 @@ async fn migrating_down_and_up_does_what_the_document_says() {
         let done = migrate.arg("migrate").args(arguments).env("PUNCTUAL_STORE", &site.url).output().expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
-    assert_eq!(refused(&app, confirmation()).await, "42501", "the right is gone");
-    owner.batch_execute("SELECT enqueue_for_billing('invoice', '{}', 'k')").await.expect("that is still there");
+    assert_eq!(refused(&app, confirmation()).await, "42501", "the privilege is gone");
+    owner.batch_execute("SELECT enqueue_for_billing('invoice', '{}', 'k')").await.expect("the function is still there");
     owner.batch_execute("GRANT EXECUTE ON FUNCTION punctual.enqueue TO app").await.expect("it is granted again");
-    assert_eq!(refused(&app, confirmation()).await, "23505", "as if it had been used over HTTP");
+    assert_eq!(refused(&app, confirmation()).await, "23505", "the key is used");
 }

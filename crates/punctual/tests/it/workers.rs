@@ -13,12 +13,11 @@ use crate::it::world::{Caller, SOON, array, id_of, worker_id};
 /// How long after a refused poll a worker polls again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Long compared with any run; as long as it takes until a task is run again whose lease was lost
-/// with a response.
+/// Longer than any run. A task whose lease was lost with its response runs again after this time.
 const LEASE_SECONDS: u64 = 5;
 
 /// Workers for tasks of the type `u`. If a task's payload names a sink, a run calls it with that
-/// payload: so one sink sees webhooks and pulled runs alike.
+/// payload, so one sink sees webhooks and pulled runs.
 pub struct Workers {
     servers: Servers,
     running: JoinSet<()>,
@@ -38,7 +37,7 @@ impl Workers {
         self.servers.0.lock().unwrap_or_else(PoisonError::into_inner)[number] = caller;
     }
 
-    /// Ends all workers once there is nothing left to do. A failure of one fails the test.
+    /// Ends all workers. Fails if one of them has failed.
     pub async fn end(mut self) {
         self.running.abort_all();
         while let Some(ended) = self.running.join_next().await {

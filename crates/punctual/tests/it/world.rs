@@ -325,7 +325,7 @@ pub fn written(instant: Timestamp) -> String {
 /// Reads an instant, checking that it is written with milliseconds and `Z`.
 #[track_caller]
 pub fn time(value: &Value) -> Timestamp {
-    let text = value.as_str().unwrap_or_else(|| panic!("{value} is no time"));
+    let text = value.as_str().unwrap_or_else(|| panic!("{value} is not a time"));
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{text:?} is not written with milliseconds and Z");
     text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"))

@@ -91,7 +91,7 @@ async fn workers_are_handed_tasks_of_their_types_from_any_queue() {
 }
 
 #[tokio::test]
-async fn nobody_is_handed_another_tenants_task() {
+async fn no_worker_gets_another_tenants_task() {
     let caller = shared().await;
     let stranger = caller.stranger();
     caller.submit(json!({"type": "t", "queue": "q"})).await;
@@ -104,7 +104,7 @@ async fn nobody_is_handed_another_tenants_task() {
 }
 
 #[tokio::test]
-async fn nobody_is_handed_more_than_asked_for_or_the_same_twice() {
+async fn no_worker_gets_too_many_tasks_or_one_twice() {
     let caller = shared().await;
     caller.submit_all((0..25).map(|_| json!({"type": "t", "queue": "q"})).collect()).await;
     let mut seen = BTreeSet::new();
@@ -138,7 +138,7 @@ async fn many_are_handed_out_in_one_call() {
 }
 
 #[tokio::test]
-async fn the_important_come_first() {
+async fn tasks_of_high_priority_come_first() {
     let caller = shared().await;
     // All are due when the first worker polls; lower priorities were submitted first.
     let priorities = [[1; 10], [5; 10], [9; 10]].concat().into_iter();
@@ -191,7 +191,7 @@ async fn a_task_with_a_webhook_is_not_for_pull_workers() {
 }
 
 #[tokio::test]
-async fn ordinary_work_flows_through_many_workers() {
+async fn many_workers_run_each_task_once() {
     let caller = shared().await;
     let tasks = caller.submit_all((0..200).map(|n| json!({"type": "t", "queue": "q", "payload": n})).collect()).await;
     let workers: Vec<_> = (0..8).map(|_| tokio::spawn(work_until_dry(caller.apart()))).collect();

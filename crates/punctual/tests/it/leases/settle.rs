@@ -41,7 +41,7 @@ async fn another_outcome_with_the_same_token_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_completions_at_once_the_first_wins() {
+async fn only_the_first_of_two_completions_counts() {
     let caller = shared().await;
     for round in 0..5 {
         let queue = format!("q{round}");

@@ -78,8 +78,8 @@ async fn one_of_a_key_runs_at_a_time_on_several_nodes() {
             cluster.caller(0).until_within(id, "COMPLETED", SOON * 3).await;
             let runs = cluster.caller(0).runs(id).await;
             assert_eq!(runs.len(), 1, "{runs:#?}");
-            let who = if is_pulled(number) { &mut pullers } else { &mut callers };
-            who.insert(runs[0]["worker_id"].to_string());
+            let names = if is_pulled(number) { &mut pullers } else { &mut callers };
+            names.insert(runs[0]["worker_id"].to_string());
         }
         assert_eq!(callers.len(), 3, "webhooks of a key on every node");
         assert!(!pullers.is_empty());
@@ -89,7 +89,7 @@ async fn one_of_a_key_runs_at_a_time_on_several_nodes() {
     workers.end().await;
 }
 
-/// The node that calls the webhook whose turn it is is killed, twice.
+/// Kills the node that calls the webhook which has the turn, twice.
 #[tokio::test]
 async fn the_order_survives_killed_nodes() {
     let stuck = [5, 14];
@@ -112,7 +112,7 @@ async fn the_order_survives_killed_nodes() {
     for number in stuck {
         let hits = numbers(&keys[0].sink).into_iter().filter(|hit| *hit == number).count();
         let retries = cluster.caller(0).task(&keys[0].ids[number]).await["retry_count"].as_u64();
-        assert_eq!((hits, retries), (2, Some(1)), "it was lost and made again");
+        assert_eq!((hits, retries), (2, Some(1)), "the run was lost and repeated");
     }
     workers.end().await;
 }

@@ -1,4 +1,4 @@
-//! `/metrics`: text that Prometheus can read, whose counters count.
+//! `/metrics`: text that Prometheus can read, with counters that count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

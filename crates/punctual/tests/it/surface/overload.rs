@@ -37,14 +37,14 @@ async fn answer(connection: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_batch_without_room_is_refused_and_harms_nobody() {
+async fn a_batch_without_room_is_refused() {
     let world = World::start_with(|serve| serve.setting("LIMITS__BODIES_BYTES", "1048576")).await;
     let connect = async || TcpStream::connect(world.server.address()).await.unwrap();
 
     let (head, body) = batch(LARGE, "");
     let mut slow = Vec::new();
     for _ in 0..4 {
-        // However slow the others are, there is still room.
+        // There is still room, however slow the clients before are.
         let mut quick = connect().await;
         quick.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).await.unwrap();
         let reply = answer(&mut quick).await;
@@ -72,7 +72,7 @@ async fn a_batch_without_room_is_refused_and_harms_nobody() {
         "nothing more was stored: {reply}"
     );
 
-    // A client that asks first is spared the body.
+    // A client that asks first does not have to send its body.
     let mut asking = connect().await;
     asking.write_all(batch(LARGE, ASKS).0.as_bytes()).await.unwrap();
     let reply = answer(&mut asking).await;

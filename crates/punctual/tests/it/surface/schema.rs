@@ -30,7 +30,7 @@ pub fn conforms(document: &Value, schema: &Value, value: &Value, at: &str) -> Re
     for (rule, wanted) in rules {
         match rule.as_str() {
             "$ref" => {
-                let reference = wanted.as_str().ok_or_else(|| format!("{at}: a $ref that is no text"))?;
+                let reference = wanted.as_str().ok_or_else(|| format!("{at}: a $ref that is not a string"))?;
                 conforms(document, resolve(document, reference)?, value, at)?;
             }
             "type" => of_type(wanted, value, at)?,
@@ -64,7 +64,7 @@ fn of_type(wanted: &Value, value: &Value, at: &str) -> Result<(), String> {
         _ => false,
     };
     let fits = if wanted.is_array() { list(wanted).iter().any(is) } else { is(wanted) };
-    if fits { Ok(()) } else { Err(format!("{at}: {value} is no {wanted}")) }
+    if fits { Ok(()) } else { Err(format!("{at}: {value} is not of type {wanted}")) }
 }
 
 fn of_any(document: &Value, wanted: &Value, value: &Value, at: &str) -> Result<(), String> {

@@ -79,7 +79,7 @@ async fn a_worker_that_polled_is_listed() {
 }
 
 #[tokio::test]
-async fn two_versions_of_http_are_spoken() {
+async fn http_1_0_and_1_1_are_served() {
     let caller = shared().await;
     let address = caller.address();
     // HTTP/1.0 and 1.1, with and without keep-alive, by hand.

@@ -220,7 +220,7 @@ async fn numbers_and_spelling_in_a_payload_are_kept_to_the_digit() {
 }
 
 #[tokio::test]
-async fn the_header_says_the_tenant_and_default_is_the_default() {
+async fn a_header_names_the_tenant() {
     let caller = shared().await;
     let named = caller.stranger();
     let task = named.submit(json!({"type": "t", "delay_seconds": 600})).await;
@@ -251,7 +251,7 @@ async fn an_unknown_or_foreign_task_is_not_found() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
     let stranger = caller.stranger();
-    for (who, id) in [(&caller, unknown_task()), (&stranger, id.clone())] {
+    for (asker, id) in [(&caller, unknown_task()), (&stranger, id.clone())] {
         for (method, tail) in [
             ("GET", ""),
             ("DELETE", ""),
@@ -261,11 +261,11 @@ async fn an_unknown_or_foreign_task_is_not_found() {
             ("POST", "/run"),
             ("POST", "/redrive"),
         ] {
-            who.api.call(method, &format!("/v1/tasks/{id}{tail}")).send().await.problem(404);
+            asker.api.call(method, &format!("/v1/tasks/{id}{tail}")).send().await.problem(404);
         }
-        who.api.patch(&format!("/v1/tasks/{id}"), &json!({"priority": 1})).await.problem(404);
+        asker.api.patch(&format!("/v1/tasks/{id}"), &json!({"priority": 1})).await.problem(404);
         for verb in ["complete", "fail", "heartbeat", "release"] {
-            who.api.post(&format!("/v1/tasks/{id}/{verb}"), &json!({"token": 1})).await.problem(404);
+            asker.api.post(&format!("/v1/tasks/{id}/{verb}"), &json!({"token": 1})).await.problem(404);
         }
     }
     let seen = caller.task(&id).await;

@@ -103,14 +103,14 @@ async fn a_connection_that_ends_with_a_refused_body_says_so() {
     }
     let answers = String::from_utf8_lossy(&answers).to_lowercase();
     assert!(answers.starts_with("http/1.1 413"), "{answers}");
-    // Without a notice, a client would send its next request into a closed connection and not know
-    // its fate.
+    // Without `connection: close` a client could send its next request into a closed connection,
+    // and would not know whether it was handled.
     let goes_on = answers.matches("http/1.1 ").count() == 2;
-    assert!(goes_on || answers.contains("\r\nconnection: close\r\n"), "closed without a word: {answers}");
+    assert!(goes_on || answers.contains("\r\nconnection: close\r\n"), "closed without notice: {answers}");
 }
 
 #[tokio::test]
-async fn a_body_that_stays_behind_its_length_is_not_a_task() {
+async fn a_body_shorter_than_its_length_is_not_a_task() {
     use tokio::io::AsyncWriteExt;
     let caller = shared().await;
     let tenant = format!("short-{}", uuid::Uuid::now_v7().simple());

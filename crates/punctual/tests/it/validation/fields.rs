@@ -23,7 +23,7 @@ async fn refused(caller: &Caller, pointer: &str, fields: Value) {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_refused_and_pointed_at() {
+async fn unknown_fields_are_refused_by_name() {
     let caller = shared().await;
     for name in ["typ", "Type", "execute_At", "delay", "retries", "tenant_id", "", "$schema"] {
         caller.api.post("/v1/tasks", &json!({"type": "t", name: 1})).await.invalid(&format!("/{name}"));
@@ -155,7 +155,7 @@ async fn an_idempotency_key_has_1_to_255_characters() {
 }
 
 #[tokio::test]
-async fn a_retry_policy_speaks_the_words_of_the_contract() {
+async fn a_retry_policy_has_known_words_and_bounds() {
     let caller = shared().await;
     for backoff in ["fixed", "linear", "exponential"] {
         for jitter in ["none", "full"] {

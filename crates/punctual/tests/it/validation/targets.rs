@@ -1,4 +1,4 @@
-//! `callback_url` and `callback_headers`: where a webhook may go and what it may say.
+//! `callback_url` and `callback_headers`: where a webhook may go, and with which headers.
 
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ async fn special_networks_are_refused_in_every_spelling() {
         "2852039166",
         "0xa9fea9fe",
         "169.254.43518",
-        // A dot at the end makes no other address.
+        // A trailing dot does not change the address.
         "169.254.169.254.",
         "10.0.0.1.",
         "0x0a000001.",

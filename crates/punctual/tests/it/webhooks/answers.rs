@@ -54,7 +54,7 @@ async fn other_4xx_are_dead_letters_at_once() {
 }
 
 #[tokio::test]
-async fn busy_answers_are_retried_after_what_they_ask_for() {
+async fn busy_answers_are_retried_after_their_retry_after() {
     let caller = shared().await;
     let sink = Sink::start();
     let mut ids = Vec::new();

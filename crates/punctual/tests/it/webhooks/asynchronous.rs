@@ -32,7 +32,7 @@ async fn accepted(caller: &Caller, sink: &Sink, path: &str, fields: Value) -> (S
 }
 
 #[tokio::test]
-async fn it_runs_until_it_is_completed_with_the_token() {
+async fn an_accepted_run_lasts_until_it_is_completed() {
     let caller = shared().await;
     let sink = Sink::start();
     sink.answer("/later", later());

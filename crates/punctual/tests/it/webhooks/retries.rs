@@ -109,7 +109,7 @@ async fn a_webhook_that_has_expired_is_not_sent() {
     let task = caller.until(&second, "FAILED").await;
     assert_eq!(task["last_error"]["code"], "expired", "{task:#}");
     caller.until(&first, "COMPLETED").await;
-    // The slot is free again and taken by another, so the second will not come any more.
+    // Another task got the slot after the first, so the second was skipped.
     let third = caller.submit_id(hook(&sink, "/third", json!({}))).await;
     caller.until(&third, "COMPLETED").await;
     assert_eq!(sink.hits("/second").len(), 0);
