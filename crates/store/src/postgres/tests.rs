@@ -1,5 +1,5 @@
-//! What the conformance suite cannot see: the schema, the statements, several nodes, and what
-//! happens when PostgreSQL fails.
+//! What the conformance suite cannot test: the schema, the statements, several nodes, and failures
+//! of PostgreSQL.
 
 mod enqueue;
 mod faults;
@@ -48,7 +48,7 @@ impl Fixture {
         Self { server, url, store }
     }
 
-    /// Does something to the database behind the store's back.
+    /// Runs SQL on the database without the store.
     async fn sql(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         execute(&self.url, &format!("SET search_path = punctual; {sql}")).await
     }
@@ -71,7 +71,7 @@ impl Fixture {
         self.sql(sql).await.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
     }
 
-    /// The counts that are kept are those that a count would find.
+    /// Asserts that the stored counts are right.
     async fn assert_counts(&self) {
         let wrong = "SELECT count(*) FROM (
                  SELECT lane, state, count(*) AS tasks FROM tasks GROUP BY lane, state
@@ -105,7 +105,7 @@ async fn lease(store: &PostgresStore, task: &Task, limit: usize) -> Vec<Task> {
     store.claim(vec![claim]).await.unwrap().pop().unwrap().tasks
 }
 
-/// Completes a task that runs; whether nobody else had changed it.
+/// Completes a running task; returns whether the change was applied.
 async fn complete(store: &PostgresStore, task: &Task) -> bool {
     let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
     let event = Event::Complete { result: None, http_status: None };

@@ -1,5 +1,5 @@
-//! Submissions by SQL: what the function takes and refuses, who may call it, and how rows of the
-//! inbox become tasks.
+//! Submissions by SQL: what `punctual.enqueue` accepts and refuses, who may call it, and how rows
+//! of the inbox become tasks.
 
 mod calling;
 mod rights;
@@ -26,20 +26,20 @@ use super::{Fixture, open};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A payload may have so many bytes.
+/// The maximum size of a payload.
 const PAYLOAD_BYTES: usize = 262_144;
 
-/// Takes what is in the inbox, until it is dropped.
+/// Takes rows from the inbox until it is dropped.
 struct Taking(AbortHandle);
 
 impl Taking {
     fn start(store: &PostgresStore) -> Self {
-        Self::judged_by(store, Arc::new(judge))
+        Self::validated_by(store, Arc::new(validate))
     }
 
-    fn judged_by(store: &PostgresStore, judge: InboxValidator) -> Self {
+    fn validated_by(store: &PostgresStore, validate: InboxValidator) -> Self {
         let store = store.clone();
-        let run = async move { store.receive(judge, PAYLOAD_BYTES, std::future::pending()).await };
+        let run = async move { store.receive(validate, PAYLOAD_BYTES, std::future::pending()).await };
         Self(tokio::spawn(run).abort_handle())
     }
 }
@@ -50,14 +50,14 @@ impl Drop for Taking {
     }
 }
 
-/// A task of the submission's type, due at once; one of type `bad` is refused, and one of type
-/// `panic` is too much.
-fn judge(enqueued: &EnqueuedTask) -> Result<NewTask, String> {
+/// A task of the submission's type, due at once. The type `bad` is refused, and the type `panic`
+/// panics.
+fn validate(enqueued: &EnqueuedTask) -> Result<NewTask, String> {
     let submission: Value = serde_json::from_str(&enqueued.submission).unwrap();
     let kind = submission["type"].as_str().unwrap();
     match kind {
         "bad" => Err("it is bad".to_owned()),
-        "panic" => panic!("a row that is too much"),
+        "panic" => panic!("a row of type panic"),
         _ => {
             let mut new = task().tenant(&enqueued.tenant).kind(kind).build();
             new.idempotency = submission["idempotency_key"].as_str().map(|key| Idempotency {
@@ -69,20 +69,20 @@ fn judge(enqueued: &EnqueuedTask) -> Result<NewTask, String> {
     }
 }
 
-/// Enqueues with these arguments, and gives the id.
+/// Enqueues with these arguments; returns the id.
 async fn enqueue(client: &Client, arguments: &str) -> TaskId {
     let row = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
     TaskId::from_uuid(row.unwrap_or_else(|error| panic!("{arguments}: {error:?}")).get::<_, Uuid>(0))
 }
 
-/// Enqueues what is refused, and gives what PostgreSQL says.
+/// Enqueues with arguments that are refused; returns PostgreSQL's error.
 async fn refused(client: &Client, arguments: &str) -> DbError {
     let answer = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
     let error = answer.map(|row| row.get::<_, Uuid>(0)).expect_err(arguments);
     error.as_db_error().unwrap_or_else(|| panic!("{arguments}: {error:?}")).clone()
 }
 
-/// The task, once it is one.
+/// Waits until the row is a task.
 async fn until_there(store: &PostgresStore, tenant: &str, id: TaskId) -> Task {
     eventually("the row has become a task", SOON, async || {
         let found = store.get(tenant, vec![id]).await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! PostgreSQL stops, crashes and freezes under a store, which goes on by itself.
+//! PostgreSQL stops, crashes and freezes under a store, which recovers by itself.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use super::{Fixture, insert, open};
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_store_goes_on_when_its_server_comes_back() {
+async fn a_store_recovers_when_its_server_comes_back() {
     let mut fixture = Fixture::open().await;
     let stored = fixture.insert(task()).await;
     for crash in [false, true] {
@@ -32,12 +32,12 @@ async fn a_store_goes_on_when_its_server_comes_back() {
         assert!(begun.elapsed() < Duration::from_secs(10), "it took {:?} to be refused", begun.elapsed());
         assert!(fixture.store.get(TENANT, vec![stored.id]).await.is_err());
         fixture.server.start_again().await;
-        eventually("the store goes on", SOON, async || {
+        eventually("the store recovers", SOON, async || {
             let written = fixture.store.insert(vec![task().build()]).await.map_err(|fault| fault.to_string())?;
             assert_eq!(written.len(), 1);
             fixture.store.check().await.map_err(|fault| fault.to_string())?;
             let found = fixture.store.get(TENANT, vec![stored.id]).await.map_err(|fault| fault.to_string())?;
-            assert!(found[0].is_some(), "what was acknowledged is gone");
+            assert!(found[0].is_some(), "an acknowledged task is gone");
             Ok(())
         })
         .await;
@@ -45,10 +45,8 @@ async fn a_store_goes_on_when_its_server_comes_back() {
     fixture.assert_counts().await;
 }
 
-/// Nobody waits for ever: who is in line is told after a while, and others are told at once when it
-/// is full.
 #[tokio::test]
-async fn a_frozen_server_answers_nobody_and_holds_up_nobody() {
+async fn calls_to_a_frozen_server_time_out() {
     let fixture = Fixture::open().await;
     let stored = fixture.insert(task()).await;
     fixture.server.freeze().await;
@@ -59,7 +57,7 @@ async fn a_frozen_server_answers_nobody_and_holds_up_nobody() {
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     assert!(begun.elapsed() < Duration::from_secs(25), "they waited for {:?}", begun.elapsed());
     fixture.server.thaw();
-    eventually("the store goes on", SOON, async || {
+    eventually("the store recovers", SOON, async || {
         fixture.store.insert(vec![task().build()]).await.map_err(|fault| fault.to_string())?;
         fixture.store.get(TENANT, vec![stored.id]).await.map_err(|fault| fault.to_string())
     })
@@ -67,14 +65,13 @@ async fn a_frozen_server_answers_nobody_and_holds_up_nobody() {
     fixture.assert_counts().await;
 }
 
-/// A session that is ended by the server in the middle of things is replaced.
 #[tokio::test]
-async fn sessions_that_are_ended_are_replaced() {
+async fn sessions_that_the_server_ends_are_replaced() {
     let fixture = Fixture::open().await;
     fixture.insert(task()).await;
     for _ in 0..3 {
         fixture.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'punctual'").await;
-        eventually("the store goes on", SOON, async || {
+        eventually("the store recovers", SOON, async || {
             fixture.store.insert(vec![task().build()]).await.map_err(|fault| fault.to_string())?;
             fixture.store.counts().await.map_err(|fault| fault.to_string())
         })
@@ -92,9 +89,9 @@ async fn a_store_closes_without_its_server() {
     assert!(closed.is_ok(), "it waits for a server that is gone");
 }
 
-/// Whoever comes first afterwards must not be the one to find out that the connections are gone.
+/// The store notices lost connections before the next call needs one.
 #[tokio::test]
-async fn a_restart_in_a_quiet_time_costs_nobody_a_call() {
+async fn a_restart_in_a_quiet_time_fails_no_call() {
     let mut fixture = Fixture::open().await;
     for _ in 0..16 {
         fixture.insert(task()).await;
@@ -111,7 +108,7 @@ async fn task_of(fixture: &Fixture, id: TaskId) -> Task {
     fixture.store.get(TENANT, vec![id]).await.unwrap().remove(0).unwrap()
 }
 
-/// Waits until nobody holds a task: it waits, and no attempt was counted.
+/// Waits until a task is pending again, with no hold and no attempt counted.
 async fn until_given_back(fixture: &Fixture, id: TaskId) {
     eventually("it is given back", SOON, async || {
         let task = task_of(fixture, id).await;
@@ -126,9 +123,9 @@ async fn claim(store: &PostgresStore, task: &Task, claimant: Claimant) -> Result
     Ok(store.claim(vec![claim]).await?.remove(0).tasks.remove(0))
 }
 
-/// Nobody was given the tasks, so nobody runs them, whatever their rows say.
+/// No caller got the tasks, so no worker runs them, whatever their rows say.
 #[tokio::test]
-async fn what_was_taken_by_a_commit_that_was_not_answered_is_given_back() {
+async fn tasks_of_an_unanswered_commit_are_given_back() {
     let fixture = Fixture::open().await;
     let proxy = FaultProxy::before_postgres(fixture.server.address());
     let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
@@ -152,9 +149,9 @@ async fn what_was_taken_by_a_commit_that_was_not_answered_is_given_back() {
     fixture.assert_counts().await;
 }
 
-/// What somebody else holds by now is not given back.
+/// A task that another worker holds by now is not given back.
 #[tokio::test]
-async fn a_claim_that_was_not_committed_is_nobody_elses_loss() {
+async fn a_claim_that_failed_to_commit_gives_nothing_back() {
     let fixture = Fixture::open().await;
     let proxy = FaultProxy::before_postgres(fixture.server.address());
     let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
@@ -168,16 +165,15 @@ async fn a_claim_that_was_not_committed_is_nobody_elses_loss() {
     })
     .await;
     assert_eq!(held.id, first.id);
-    // A task that is given back says that the other one has been looked for as well.
+    // Once this task is given back, the first one has been polled too.
     proxy.cut_next_commit(CutCommit::After);
     assert!(claim(&store, &other, worker(300_000)).await.is_err());
     until_given_back(&fixture, other.id).await;
     assert_eq!(task_of(&fixture, first.id).await.position, held.position);
 }
 
-/// The old primary is not written to when it is there again, as if nothing had happened.
 #[tokio::test]
-async fn a_primary_of_the_past_is_left_alone() {
+async fn an_old_primary_that_comes_back_is_not_written_to() {
     let mut fixture = Fixture::open().await;
     let mut standby = fixture.server.standby().await;
     let database = fixture.url.rsplit('/').next().unwrap();
@@ -196,7 +192,7 @@ async fn a_primary_of_the_past_is_left_alone() {
     .await;
     fixture.server.stop_immediately().await;
     standby.promote().await;
-    eventually("the store goes on", SOON, async || {
+    eventually("the store recovers", SOON, async || {
         store.insert(vec![task().build()]).await.map_err(|fault| fault.to_string())
     })
     .await;
@@ -204,12 +200,12 @@ async fn a_primary_of_the_past_is_left_alone() {
     for _ in 0..5 {
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'punctual%'";
         execute(&there, end).await;
-        eventually("the store goes on", SOON, async || {
+        eventually("the store recovers", SOON, async || {
             store.insert(vec![task().build()]).await.map_err(|fault| fault.to_string())?;
             store.check().await.map_err(|fault| fault.to_string())
         })
         .await;
     }
     let left = fixture.sql("SELECT id FROM tasks").await;
-    assert_eq!(left, [[Some(stored.id.uuid().to_string())]], "it was written to");
+    assert_eq!(left, [[Some(stored.id.uuid().to_string())]], "the old primary was written to");
 }

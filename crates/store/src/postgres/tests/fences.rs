@@ -1,4 +1,4 @@
-//! Leases and the writes that are made by them: nobody takes a lease while its holder writes.
+//! Leases and the writes under them: no node takes a lease while its holder writes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ async fn cancel_as(store: &PostgresStore, lease: &LeaderLease, task: &Task) -> O
 }
 
 #[tokio::test]
-async fn nobody_takes_a_lease_while_its_last_holder_writes_by_it() {
+async fn no_node_takes_a_lease_while_its_holder_writes() {
     let (fixture, clock) = (Fixture::open().await, Arc::new(ManualClock::new(START)));
     let store = open_at(&fixture.url, NodeId::new(101), &clock).await;
     let [a, b] = [101, 102].map(NodeId::new);
@@ -39,12 +39,12 @@ async fn nobody_takes_a_lease_while_its_last_holder_writes_by_it() {
     assert_eq!(held.len(), 1);
 
     let begun = Instant::now();
-    assert!(store.renew(&lease, TTL).await.unwrap(), "its holder goes on renewing");
+    assert!(store.renew(&lease, TTL).await.unwrap(), "its holder keeps renewing");
     assert_eq!(store.acquire("leader", a, TTL).await.unwrap().as_ref(), Some(&lease), "or asks again");
     clock.advance_millis(20_000);
-    assert_eq!(store.acquire("leader", b, TTL).await.unwrap(), None, "it writes");
+    assert_eq!(store.acquire("leader", b, TTL).await.unwrap(), None, "its holder writes");
     assert!(store.acquire("other", b, TTL).await.unwrap().is_some());
-    assert!(begun.elapsed() < Duration::from_secs(3), "something waited for it: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(3), "a call waited for the write: {:?}", begun.elapsed());
     writer.batch_execute("COMMIT").await.unwrap();
     let next = store.acquire("leader", b, TTL).await.unwrap().expect("it has run out");
     assert_eq!(next.term, lease.term + 1);
@@ -52,7 +52,7 @@ async fn nobody_takes_a_lease_while_its_last_holder_writes_by_it() {
 }
 
 #[tokio::test]
-async fn a_leader_sees_the_one_that_is_just_being_elected() {
+async fn a_leader_sees_the_election_of_the_next_one() {
     let fixture = Fixture::open().await;
     let stored = fixture.insert(task()).await;
     let lease = fixture.store.acquire("leader", NodeId::new(7), TTL).await.unwrap().unwrap();
@@ -62,7 +62,7 @@ async fn a_leader_sees_the_one_that_is_just_being_elected() {
     let elected = next.query(Sql::LeaseAcquire.text(), &[&"leader", &8_i64, &later, &(later + 10_000)]).await.unwrap();
     assert_eq!(elected[0].get::<_, i64>(0), 2);
     let commit = async {
-        eventually("the write waits for it", SOON, async || {
+        eventually("the write waits for the election", SOON, async || {
             let waits =
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%KEY SHARE%'";
             if fixture.number(waits).await == 1 { Ok(()) } else { Err("it does not wait".to_owned()) }

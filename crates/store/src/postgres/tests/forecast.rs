@@ -79,7 +79,7 @@ async fn a_node_may_subtract_what_another_added() {
     assert_eq!(waiting(&other).await, []);
 }
 
-/// As an old node does beside new ones, which counts nothing.
+/// An old node that runs beside new ones counts nothing.
 #[tokio::test]
 async fn tasks_that_were_never_counted_make_no_count_negative() {
     let fixture = Fixture::open().await;

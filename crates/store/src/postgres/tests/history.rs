@@ -1,4 +1,4 @@
-//! The months of the history: made ahead, and listed as one. (How they go is in `retention`.)
+//! The months of the history: made ahead, and listed as one table. (`retention` removes them.)
 
 use punctual_core::state::State;
 use punctual_core::store::{Filter, Store};
@@ -9,7 +9,7 @@ use super::{Fixture, complete, ids};
 #[tokio::test]
 async fn months_are_made_ahead() {
     let fixture = Fixture::open().await;
-    assert_eq!(fixture.months().await.len(), 4, "this month, two more, and the rest");
+    assert_eq!(fixture.months().await.len(), 4, "this month, two more, and the default partition");
     let stored = fixture.insert(task()).await;
     let running = fixture.lease(&stored, 1).await.pop().unwrap();
     assert!(complete(&fixture.store, &running).await);
@@ -18,13 +18,16 @@ async fn months_are_made_ahead() {
     assert_eq!(fixture.store.upkeep(START).await.unwrap(), 3);
     assert_eq!(fixture.store.upkeep(START).await.unwrap(), 0, "they are there");
     assert_eq!(fixture.number("SELECT count(*) FROM history_rest").await, 0);
-    assert_eq!(fixture.number("SELECT count(*) FROM history_2026_05").await, 1, "what was caught has moved");
+    assert_eq!(
+        fixture.number("SELECT count(*) FROM history_2026_05").await,
+        1,
+        "the row in the default partition has moved"
+    );
     let done = fixture.store.get(TENANT, vec![stored.id]).await.unwrap().remove(0).unwrap();
     assert_eq!(done.state(), State::Completed);
     fixture.assert_counts().await;
 }
 
-/// Pages run over the partitions as over one table.
 #[tokio::test]
 async fn a_listing_runs_over_all_months() {
     let fixture = Fixture::open().await;

@@ -1,4 +1,4 @@
-//! The ledger as the leader tends it.
+//! The ledger: how it is pruned, and what a migration down refuses.
 
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::{Prunable, Upkeep};
@@ -22,12 +22,12 @@ async fn expired_entries_are_removed_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn entries_that_hold_are_not_lost_by_going_down() {
+async fn migrating_down_loses_no_valid_entry() {
     let fixture = Fixture::open().await;
     let database = Migrator::connect(&fixture.url).await.unwrap();
     fixture.sql("INSERT INTO ledger VALUES ('acme', 'k', 0, 4102444800000)").await;
-    let told = database.down(4).await.unwrap_err().to_string();
-    assert!(told.contains("1 entries of punctual.ledger"), "{told}");
+    let error = database.down(4).await.unwrap_err().to_string();
+    assert!(error.contains("1 entries of punctual.ledger"), "{error}");
     fixture.sql("UPDATE ledger SET expires_at = 1").await;
     assert_eq!(database.down(4).await.unwrap(), [5]);
 }

@@ -1,4 +1,4 @@
-//! The schema goes up and down with data in it, and two may migrate at once.
+//! Migrations up and down with data in the tables, and concurrent migrations.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn a_database_with_data_goes_down_and_up_again() {
     let waiting = [fixture.insert(task()).await, fixture.insert(task()).await];
     Store::close(&fixture.store).await.unwrap();
 
-    // The steps above the first make and unmake indexes: the data stays.
+    // The steps above the first leave the tasks alone.
     let database = Migrator::connect(&fixture.url).await.unwrap();
     let versions: Vec<u32> = STEPS.iter().map(|step| step.version).collect();
     let above: Vec<u32> = versions.iter().rev().copied().filter(|version| *version > 1).collect();
@@ -43,7 +43,7 @@ async fn a_database_with_data_goes_down_and_up_again() {
     assert_eq!(ids(&lease(&store, &waiting[0], 5).await), ids(&waiting));
     Store::close(&store).await.unwrap();
 
-    // The first step takes everything with it, and can be made again.
+    // Reverting the first step drops everything. It can be applied again.
     assert_eq!(database.down(0).await.unwrap(), versions.iter().rev().copied().collect::<Vec<_>>());
     assert!(!database.has_tasks().await);
     assert_eq!(fixture.number("SELECT count(*) FROM pg_class WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'schema_migrations'").await, 0);
@@ -53,8 +53,8 @@ async fn a_database_with_data_goes_down_and_up_again() {
     insert(&store, task()).await;
 }
 
-/// Nodes stay known over the step that lets them say more of themselves, and an older binary may go
-/// on beside it.
+/// Nodes stay known over the step that adds columns to their table, and an older binary keeps
+/// working.
 #[tokio::test]
 async fn nodes_stay_known_when_they_can_say_more() {
     let fixture = Fixture::open().await;
@@ -103,7 +103,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
 }
 
 #[tokio::test]
-async fn two_that_migrate_at_once_take_turns() {
+async fn concurrent_migrations_wait_for_each_other() {
     let server = Postgres::start().await;
     let url = server.create_database().await;
     let mut nodes = tokio::task::JoinSet::new();
@@ -117,7 +117,7 @@ async fn two_that_migrate_at_once_take_turns() {
 }
 
 #[tokio::test]
-async fn there_is_no_way_down_to_a_version_that_never_was() {
+async fn unknown_versions_and_changed_steps_are_refused() {
     let fixture = Fixture::open().await;
     let database = Migrator::connect(&fixture.url).await.unwrap();
     assert!(matches!(database.down(99).await, Err(MigrationError::NoSuchVersion(99))));
@@ -125,9 +125,9 @@ async fn there_is_no_way_down_to_a_version_that_never_was() {
     assert!(matches!(database.up(START).await, Err(MigrationError::Changed { version: 1, .. })));
 }
 
-/// A step lets others pass while it waits for its lock, and is done when it gets it.
+/// The step runs once it gets its lock.
 #[tokio::test]
-async fn a_step_that_waits_for_a_lock_holds_nobody_up_for_long() {
+async fn a_step_that_waits_for_a_lock_lets_others_pass() {
     let fixture = Fixture::open().await;
     Store::close(&fixture.store).await.unwrap();
     let database = Migrator::connect(&fixture.url).await.unwrap();
@@ -138,19 +138,19 @@ async fn a_step_that_waits_for_a_lock_holds_nobody_up_for_long() {
         let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'punctual.ledger'::regclass";
         eventually("the step waits", WITHIN, async || {
             let waiting = fixture.number(waits).await;
-            if waiting > 0 { Ok(()) } else { Err("nobody waits".to_owned()) }
+            if waiting > 0 { Ok(()) } else { Err("no session waits".to_owned()) }
         })
         .await;
-        // It stands in line behind the step, which stands behind the holder.
+        // It queues behind the step, which queues behind the holder.
         execute(&fixture.url, "SET lock_timeout = '5s'; SELECT count(*) FROM punctual.ledger").await;
         holder.batch_execute("COMMIT").await.unwrap();
     };
-    let (taken_back, ()) = tokio::join!(database.down(4), other);
-    assert_eq!(taken_back.unwrap(), [5]);
+    let (reverted, ()) = tokio::join!(database.down(4), other);
+    assert_eq!(reverted.unwrap(), [5]);
 }
 
 #[tokio::test]
-async fn a_step_that_does_not_get_its_lock_is_named_with_what_to_look_for() {
+async fn a_step_without_its_lock_is_named_with_advice() {
     let fixture = Fixture::open().await;
     Store::close(&fixture.store).await.unwrap();
     let mut database = Migrator::connect(&fixture.url).await.unwrap();
@@ -158,36 +158,36 @@ async fn a_step_that_does_not_get_its_lock_is_named_with_what_to_look_for() {
     database.down(5).await.unwrap();
     let holder = connect(&fixture.url).await;
     holder.batch_execute("BEGIN; LOCK TABLE punctual.inbox IN ACCESS SHARE MODE").await.unwrap();
-    let told = database.down(3).await.unwrap_err().to_string();
-    assert!(told.starts_with("migration 4 (enqueue) did not get a lock that somebody else holds: "), "{told}");
-    assert!(told.contains("pg_locks") && told.contains("pg_stat_activity"), "{told}");
-    assert!(told.ends_with(" (taken back before that: 0005)"), "{told}");
+    let error = database.down(3).await.unwrap_err().to_string();
+    assert!(error.starts_with("migration 4 (enqueue) did not get a lock that somebody else holds: "), "{error}");
+    assert!(error.contains("pg_locks") && error.contains("pg_stat_activity"), "{error}");
+    assert!(error.ends_with(" (taken back before that: 0005)"), "{error}");
     holder.batch_execute("COMMIT").await.unwrap();
     assert_eq!(database.down(3).await.unwrap(), [4]);
 }
 
-/// Who is given the schema needs no right to make one; who lacks a right is told which.
+/// A role that is given the schema needs no right to create one.
 #[tokio::test]
-async fn a_right_that_is_missing_is_named() {
+async fn a_missing_right_is_named() {
     let server = Postgres::start().await;
     let url = server.create_database().await;
     let name = url.rsplit('/').next().unwrap();
     execute(&url, "CREATE ROLE modest LOGIN").await;
     let modest = format!("postgres://modest@127.0.0.1:{}/{name}", server.port());
-    let told = async || {
+    let refusal = async || {
         let fault = Migrator::connect(&modest).await.unwrap().up(START).await.unwrap_err();
         assert!(matches!(fault, MigrationError::Denied { .. }), "{fault}");
         fault.to_string()
     };
-    let missing = told().await;
+    let missing = refusal().await;
     assert!(missing.starts_with("making the schema punctual needs a right"), "{missing}");
     assert!(missing.contains("lacks, CREATE on the database ("), "{missing}");
     execute(&url, "CREATE SCHEMA punctual").await;
-    let missing = told().await;
+    let missing = refusal().await;
     assert!(missing.starts_with("reading the version of the schema needs a right"), "{missing}");
     assert!(missing.contains("lacks, USAGE on the schema punctual"), "{missing}");
     execute(&url, "GRANT USAGE ON SCHEMA punctual TO modest").await;
-    let missing = told().await;
+    let missing = refusal().await;
     assert!(missing.starts_with("making the table schema_migrations needs a right"), "{missing}");
     assert!(missing.contains("lacks, CREATE on the schema punctual"), "{missing}");
     execute(&url, "GRANT CREATE ON SCHEMA punctual TO modest").await;
@@ -196,7 +196,7 @@ async fn a_right_that_is_missing_is_named() {
     database.down(5).await.unwrap();
     execute(&url, "REVOKE CREATE ON SCHEMA punctual FROM modest").await;
     database.down(4).await.unwrap();
-    let missing = told().await;
+    let missing = refusal().await;
     assert!(missing.starts_with("migration 5 (ledger) needs a right"), "{missing}");
     assert!(missing.contains("lacks, CREATE on the schema punctual"), "{missing}");
 }
@@ -206,25 +206,25 @@ async fn a_database_of_a_newer_binary_is_shown() {
     let fixture = Fixture::open().await;
     fixture.sql("INSERT INTO schema_migrations VALUES (9999, 'of the future', '', 0)").await;
     let database = Migrator::connect(&fixture.url).await.unwrap();
-    let standing = database.status().await.unwrap();
-    assert_eq!((standing.version, standing.is_newer()), (9999, true));
-    assert!(standing.steps.len() == STEPS.len() && standing.steps.iter().all(|step| step.applied_at.is_some()));
+    let status = database.status().await.unwrap();
+    assert_eq!((status.version, status.is_newer()), (9999, true));
+    assert!(status.steps.len() == STEPS.len() && status.steps.iter().all(|step| step.applied_at.is_some()));
     assert!(matches!(database.up(START).await, Err(MigrationError::Newer { found: 9999, .. })));
     assert!(matches!(database.down(1).await, Err(MigrationError::Newer { found: 9999, .. })));
-    // Nodes of this binary go on beside it.
+    // Nodes of this binary keep running.
     fixture.store.check_schema().await.unwrap();
 }
 
-/// Beside a store that runs.
+/// By a store that is open.
 #[tokio::test]
-async fn steps_that_were_taken_back_are_noticed() {
+async fn reverted_steps_are_noticed() {
     let fixture = Fixture::open().await;
     fixture.store.check_schema().await.unwrap();
     let database = Migrator::connect(&fixture.url).await.unwrap();
     database.down(4).await.unwrap();
-    let (told, known) = (fixture.store.check_schema().await.unwrap_err().to_string(), STEPS.len());
+    let (error, known) = (fixture.store.check_schema().await.unwrap_err().to_string(), STEPS.len());
     let sentence = ConnectError::Older { found: 4, known }.to_string();
-    assert_eq!(told, format!("the store is unavailable: {sentence}"));
+    assert_eq!(error, format!("the store is unavailable: {sentence}"));
     database.up(START).await.unwrap();
     fixture.store.check_schema().await.unwrap();
 }

@@ -16,7 +16,7 @@ use punctual_testkit::fixtures::{START, TENANT, task};
 use super::super::{Options, PostgresClock, PostgresStore, Wake, Wakes};
 use super::{Fixture, complete, ids, insert, lease, open};
 
-/// Longer than it takes until a lane is looked through from its front.
+/// Longer than the interval at which a busy lane is audited.
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -48,20 +48,20 @@ async fn nodes_never_share_a_task() {
                     return taken;
                 }
                 for task in leased {
-                    assert!(complete(&store, &task).await, "somebody else had it");
+                    assert!(complete(&store, &task).await, "another node had it");
                     taken.push(task.id);
                 }
             }
         });
     }
     let taken: Vec<TaskId> = nodes.join_all().await.concat();
-    assert_eq!(taken.len(), stored.len(), "a task was given to two, or to nobody");
+    assert_eq!(taken.len(), stored.len(), "a task was claimed twice, or never");
     assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), stored);
     fixture.assert_counts().await;
 }
 
-/// One node edits what another claims and gives back, all the time: nothing is lost, and every
-/// change is counted.
+/// One node keeps editing tasks that another keeps claiming and giving back: every change is
+/// counted.
 #[tokio::test]
 async fn edits_and_claims_of_two_nodes_leave_the_counts_right() {
     let fixture = Fixture::open().await;
@@ -93,7 +93,7 @@ async fn edits_and_claims_of_two_nodes_leave_the_counts_right() {
                 (task.id, transition(&task.position, event, &by).expect("it runs"))
             };
             let answers = fixture.store.apply(leased.iter().map(back).collect()).await.unwrap();
-            assert!(answers.iter().all(|answer| matches!(answer, Applied::Done(Some(_)))), "nobody else has them");
+            assert!(answers.iter().all(|answer| matches!(answer, Applied::Done(Some(_)))), "no other node has them");
         }
         given
     };
@@ -104,46 +104,46 @@ async fn edits_and_claims_of_two_nodes_leave_the_counts_right() {
 }
 
 #[tokio::test]
-async fn a_node_hears_of_what_another_stored() {
+async fn a_node_is_notified_of_inserts_by_another() {
     let fixture = Fixture::open().await;
     let other = open(&fixture.url, NodeId::new(8)).await;
     let (mut wakes, mut own) = (other.wakes(), fixture.store.wakes());
-    // Each may not be listening yet.
-    eventually("the other node hears of it", SOON, async || {
+    // A node may not listen yet.
+    eventually("the other node is notified", SOON, async || {
         let stored = fixture.insert(task().queue("mine")).await;
-        hear(&mut wakes, &stored).await
+        notified_of(&mut wakes, &stored).await
     })
     .await;
-    eventually("and tells of its own", SOON, async || {
+    eventually("this node is notified", SOON, async || {
         let stored = insert(&other, task().queue("yours")).await;
-        hear(&mut own, &stored).await
+        notified_of(&mut own, &stored).await
     })
     .await;
 }
 
-/// Waits until a node hears that something waits in the lane of this task, and in no other.
-async fn hear(wakes: &mut Wakes, task: &Task) -> Result<(), String> {
+/// Waits for a notification of this task's lane, and fails on any other lane.
+async fn notified_of(wakes: &mut Wakes, task: &Task) -> Result<(), String> {
     loop {
         match tokio::time::timeout(Duration::from_millis(500), wakes.next()).await {
             Ok(Some(Wake::Everything)) => {}
             Ok(Some(wake)) => {
-                assert_eq!(wake, Wake::Lane(task.lane.clone(), START), "it was told of what it did itself");
+                assert_eq!(wake, Wake::Lane(task.lane.clone(), START), "it was notified of its own insert");
                 return Ok(());
             }
             Ok(None) => panic!("the store is closed"),
-            Err(_) => return Err("nothing was heard".to_owned()),
+            Err(_) => return Err("no notification".to_owned()),
         }
     }
 }
 
-/// What another node puts in front of what this one has taken is found, though nobody tells it.
+/// A task that another node puts before the scan cursor is found without a notification.
 #[tokio::test]
 async fn polling_alone_suffices() {
     let fixture = Fixture::open().await;
     let stored = fixture.store.insert(task().times(3)).await.unwrap();
     let Inserted::Created(first) = &stored[0] else { panic!("{stored:?}") };
     assert_eq!(fixture.lease(first, 3).await.len(), 3);
-    // Behind the back of everybody.
+    // No node is notified of this.
     let copy = format!(
         "INSERT INTO tasks SELECT (jsonb_populate_record(t, jsonb_build_object(
              'id', '{}', 'seq', -1, 'state', 1, 'due_at', t.due_at - 1000, 'lease_expires_at', NULL, 'node', NULL
@@ -166,18 +166,18 @@ async fn the_clock_is_that_of_the_database() {
     let clock = PostgresClock::connect(&fixture.url).await.unwrap();
     let asked = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
     for _ in 0..5 {
-        let told = clock.now().as_millis();
+        let estimated = clock.now().as_millis();
         let after = fixture.number(asked).await;
-        assert!(told <= after, "ahead of the database by {} ms", told - after);
-        assert!(after - told < 2_000, "behind the database by {} ms", after - told);
+        assert!(estimated <= after, "ahead of the database by {} ms", estimated - after);
+        assert!(after - estimated < 2_000, "behind the database by {} ms", after - estimated);
     }
     assert!(clock.skew_millis().abs() < 2_000, "both are on one machine");
 }
 
-/// A store that looks from the beginning once, as one does for which that takes too long, finds
-/// what runs out later.
+/// A store whose full scans are slow makes one and then scans from the low watermark. It still
+/// finds tasks that expire later.
 #[tokio::test]
-async fn what_runs_out_between_looks_from_the_beginning_is_found() {
+async fn tasks_that_expire_between_full_scans_are_found() {
     let fixture = Fixture::open().await;
     let clock = Arc::new(ManualClock::new(START));
     let options = Options { quick_look: Duration::ZERO, ..Options::default() };
@@ -199,5 +199,5 @@ async fn what_runs_out_between_looks_from_the_beginning_is_found() {
     both.sort_unstable();
     let mut found = overdue().await;
     found.sort_unstable();
-    assert_eq!(found, both, "what this process wrote");
+    assert_eq!(found, both, "the store knows its own writes");
 }

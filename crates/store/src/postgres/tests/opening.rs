@@ -1,4 +1,4 @@
-//! What is said when a database cannot be worked with.
+//! The errors for a database that cannot be used.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ async fn refused(url: &str) -> ConnectError {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_in_one_sentence() {
+async fn each_error_names_its_cause() {
     let mut server = Postgres::start().await;
     let port = server.port();
     let fault = refused(&server.url("nowhere")).await;
@@ -45,7 +45,7 @@ async fn what_is_wrong_is_said_in_one_sentence() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_asked_for_and_not_given_is_named() {
+async fn a_missing_password_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let asking = tokio::spawn(async move {
@@ -61,7 +61,7 @@ async fn a_password_that_is_asked_for_and_not_given_is_named() {
 }
 
 #[tokio::test]
-async fn a_database_of_a_newer_binary_is_refused_and_an_older_one_too() {
+async fn a_database_of_another_version_is_refused() {
     let fixture = Fixture::open().await;
     fixture.sql("INSERT INTO schema_migrations VALUES (9999, 'of the future', '', 0)").await;
     let fault = refused(&fixture.url).await.to_string();
@@ -78,7 +78,6 @@ async fn a_database_of_a_newer_binary_is_refused_and_an_older_one_too() {
 #[tokio::test]
 async fn every_session_has_its_limits() {
     let fixture = Fixture::open().await;
-    // Every kind of connection is made by now, or by this.
     super::super::PostgresStore::check(&fixture.store).await.unwrap();
     let shown = async |name: &str| {
         let sql = format!("SELECT current_setting('{name}')");

@@ -1,5 +1,5 @@
-//! The partitions of several nodes on one database: turns at once, claims beside them, and what the
-//! others hear.
+//! The partitions of several nodes on one database: concurrent rounds, claims during a round, and
+//! notifications.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use super::{Fixture, insert, open, open_at};
 const TTL: u64 = 10_000;
 const TTL_MILLIS: i64 = 10_000;
 
-/// Longer than it takes until a lane is looked through from its front.
+/// Longer than the interval at which a busy lane is audited.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The partitions and terms that a turn of the store's own node gives.
-async fn turn(store: &PostgresStore, count: u16) -> Vec<(Partition, u64)> {
+/// Makes a round for the store's own node. Returns its partitions and terms.
+async fn take_round(store: &PostgresStore, count: u16) -> Vec<(Partition, u64)> {
     let owned = store.take_share(store.node(), count, TTL).await.unwrap();
     owned.iter().map(|row| (row.partition, row.term)).collect()
 }
@@ -45,7 +45,7 @@ async fn waiting(store: &PostgresStore) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nodes_that_take_turns_at_once_never_own_the_same_partition() {
+async fn concurrent_rounds_never_share_a_partition() {
     let fixture = Fixture::open().await;
     let clock = Arc::new(ManualClock::new(START));
     let (together, mut nodes) = (Arc::new(Barrier::new(3)), JoinSet::new());
@@ -53,35 +53,35 @@ async fn nodes_that_take_turns_at_once_never_own_the_same_partition() {
         let store = open_at(&fixture.url, NodeId::new(100 + number), &clock).await;
         let (together, clock) = (Arc::clone(&together), Arc::clone(&clock));
         nodes.spawn(async move {
-            let mut told = Vec::new();
+            let mut owned = Vec::new();
             for round in 0..150_u64 {
                 together.wait().await;
                 match (round + 5 * number) % 16 {
                     7 => store.leave(store.node()).await.unwrap(),
                     9 => clock.advance_millis(TTL_MILLIS),
-                    _ => told.push(turn(&store, 16).await),
+                    _ => owned.push(take_round(&store, 16).await),
                 }
             }
-            (store.node(), told)
+            (store.node(), owned)
         });
     }
     let (mut owner, mut longest): (BTreeMap<(Partition, u64), NodeId>, usize) = (BTreeMap::new(), 0);
-    for (node, told) in nodes.join_all().await {
-        longest = longest.max(told.iter().map(Vec::len).max().unwrap());
-        for of in told.concat() {
+    for (node, owned) in nodes.join_all().await {
+        longest = longest.max(owned.iter().map(Vec::len).max().unwrap());
+        for of in owned.concat() {
             let other = owner.insert(of, node).filter(|other| *other != node);
-            assert_eq!(other, None, "{of:?} was told to {node:?} too");
+            assert_eq!(other, None, "{of:?} belongs to {node:?} too");
         }
     }
-    assert_eq!(longest, 16, "nobody was ever alone");
-    assert!(owner.len() > 100, "hardly anything changed hands: {}", owner.len());
+    assert_eq!(longest, 16, "no node was ever alone");
+    assert!(owner.len() > 100, "hardly any partition changed hands: {}", owner.len());
 }
 
-/// One node claims on and on while another becomes the owner: from the moment at which it is,
-/// nothing more is taken.
+/// One node keeps claiming while another takes over its partitions. Once the other is the owner,
+/// the first one claims nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_claim_by_an_old_term_takes_anything() {
-    const MOST: usize = 200;
+async fn a_claim_in_an_old_term_takes_nothing() {
+    const ROUNDS_MAX: usize = 200;
     let (fixture, clock) = (Fixture::open().await, Arc::new(ManualClock::new(START)));
     let mut stores = Vec::new();
     for number in [101, 102] {
@@ -90,17 +90,17 @@ async fn no_claim_by_an_old_term_takes_anything() {
     let first = insert(&stores[0], task().push("http://a.test:80")).await;
     let lane = first.lane.id;
     assert_eq!(dispatch(&stores[0], lane, 1, vec![]).await.tasks.len(), 1);
-    let mut terms = turn(&stores[0], 2).await;
+    let mut terms = take_round(&stores[0], 2).await;
     let (began, mut rounds, mut taken_before) = (Instant::now(), 0, 0);
-    while rounds < MOST && began.elapsed() < Duration::from_secs(6) {
+    while rounds < ROUNDS_MAX && began.elapsed() < Duration::from_secs(6) {
         let (old, new) = (Arc::clone(&stores[rounds % 2]), Arc::clone(&stores[(rounds + 1) % 2]));
         new.insert(task().push("http://a.test:80").times(60)).await.unwrap();
-        let (tell, mut told) = watch::channel(0);
+        let (report, mut reported) = watch::channel(0);
         let named = terms.clone();
         let claimer = tokio::spawn(async move {
             let mut taken = 0;
             for calls in 1.. {
-                tell.send_replace(calls);
+                report.send_replace(calls);
                 let claimed = dispatch(&old, lane, 1, named.clone()).await;
                 if !claimed.not_owned.is_empty() {
                     assert!(claimed.tasks.is_empty() && claimed.next_due.is_empty());
@@ -111,15 +111,15 @@ async fn no_claim_by_an_old_term_takes_anything() {
             }
             (old, taken)
         });
-        told.wait_for(|calls| *calls > rounds % 4).await.unwrap();
+        reported.wait_for(|calls| *calls > rounds % 4).await.unwrap();
         clock.advance_millis(TTL_MILLIS);
         let mut theirs = Vec::new();
         while theirs.len() < 2 {
-            theirs = turn(&new, 2).await;
+            theirs = take_round(&new, 2).await;
         }
         let left = waiting(&new).await;
         let (old, taken) = claimer.await.unwrap();
-        assert_eq!(waiting(&new).await, left, "a claim by an old term took something in round {rounds}");
+        assert_eq!(waiting(&new).await, left, "a claim in an old term took something in round {rounds}");
         assert_eq!(left + taken, 60);
         assert_eq!(dispatch(&old, lane, 60, terms).await.not_owned.len(), 2);
         let rest = dispatch(&new, lane, 60, theirs.clone()).await;
@@ -132,128 +132,127 @@ async fn no_claim_by_an_old_term_takes_anything() {
     fixture.assert_counts().await;
 }
 
-/// What a claim is under way in is passed by; everything else is taken, and nothing waits for it.
+/// A round skips a partition with a claim under way and takes the others without waiting.
 #[tokio::test]
 async fn a_claim_under_way_keeps_its_partition() {
     let (fixture, clock) = (Fixture::open().await, Arc::new(ManualClock::new(START)));
     let old = open_at(&fixture.url, NodeId::new(101), &clock).await;
     let new = open_at(&fixture.url, NodeId::new(102), &clock).await;
-    let terms = turn(&old, 4).await;
+    let terms = take_round(&old, 4).await;
     let frozen = punctual_testkit::postgres::connect(&fixture.url).await;
     frozen.batch_execute("SET search_path = punctual; BEGIN").await.unwrap();
     let held = frozen.query(Sql::PartitionHold.text(), &[&vec![2_i32], &vec![1_i64], &101_i64]).await.unwrap();
     assert_eq!(held.len(), 1);
 
-    assert_eq!(turn(&old, 4).await, terms, "its owner goes on renewing");
+    assert_eq!(take_round(&old, 4).await, terms, "its owner keeps renewing");
     clock.advance_millis(TTL_MILLIS);
     let numbers = |terms: Vec<(Partition, u64)>| terms.iter().map(|(at, _)| at.number()).collect::<Vec<_>>();
     let begun = Instant::now();
-    assert_eq!(numbers(turn(&new, 4).await), [0, 1, 3]);
-    assert_eq!(numbers(turn(&new, 4).await), [0, 1, 3]);
+    assert_eq!(numbers(take_round(&new, 4).await), [0, 1, 3]);
+    assert_eq!(numbers(take_round(&new, 4).await), [0, 1, 3]);
     assert!(begun.elapsed() < Duration::from_secs(3), "it waited for {:?}", begun.elapsed());
     frozen.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(numbers(turn(&new, 4).await), [0, 1, 2, 3]);
+    assert_eq!(numbers(take_round(&new, 4).await), [0, 1, 2, 3]);
 }
 
-/// A claim that comes while somebody takes its partition waits for that, and sees it.
+/// A claim waits while another node takes its partition, and then sees the new owner.
 #[tokio::test]
-async fn a_claim_sees_the_owner_that_is_just_being_written() {
+async fn a_claim_sees_an_owner_that_is_being_written() {
     let fixture = Fixture::open().await;
     let stored = fixture.insert(task().push("http://a.test:80")).await;
-    let terms = turn(&fixture.store, 2).await;
-    let claimant = punctual_testkit::postgres::connect(&fixture.url).await;
-    claimant.batch_execute("SET search_path = punctual; BEGIN").await.unwrap();
-    claimant.query(Sql::PartitionTake.text(), &[&vec![1_i32]]).await.unwrap();
+    let terms = take_round(&fixture.store, 2).await;
+    let other = punctual_testkit::postgres::connect(&fixture.url).await;
+    other.batch_execute("SET search_path = punctual; BEGIN").await.unwrap();
+    other.query(Sql::PartitionTake.text(), &[&vec![1_i32]]).await.unwrap();
     let sql = "UPDATE partitions SET owner = 8, term = term + 1 WHERE number = 1";
-    claimant.batch_execute(sql).await.unwrap();
+    other.batch_execute(sql).await.unwrap();
     let claim = dispatch(&fixture.store, stored.lane.id, 1, terms.clone());
     let commit = async {
-        eventually("the claim waits for it", SOON, async || {
+        eventually("the claim waits for the lock", SOON, async || {
             let waits =
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%KEY SHARE%'";
             if fixture.number(waits).await == 1 { Ok(()) } else { Err("it does not wait".to_owned()) }
         })
         .await;
-        claimant.batch_execute("COMMIT").await.unwrap();
+        other.batch_execute("COMMIT").await.unwrap();
     };
     let (claimed, ()) = tokio::join!(claim, commit);
     assert_eq!((claimed.not_owned, claimed.tasks.len()), (vec![terms[1].0], 0));
     assert_eq!(waiting(&fixture.store).await, 1);
 }
 
-/// All others would wait for a node that is frozen in the middle of its turn: the server ends it.
+/// All other nodes would wait for a node that froze in its round, so the server ends its session.
 #[tokio::test]
-async fn a_node_that_is_frozen_in_its_turn_holds_up_nobody_for_long() {
+async fn the_server_ends_a_frozen_round() {
     let fixture = Fixture::open().await;
     let other = open(&fixture.url, NodeId::new(8)).await;
-    turn(&fixture.store, 4).await;
-    let (tell, told) = tokio::sync::oneshot::channel();
+    take_round(&fixture.store, 4).await;
+    let (locked, is_locked) = tokio::sync::oneshot::channel();
     let frozen = fixture.store.rounds().transact(async |session| {
         session.run(super::super::partitions::BEGIN).await?;
         session.query(Sql::PartitionLock, &[]).await?;
-        tell.send(()).unwrap();
-        // Until the server has had enough of it.
+        locked.send(()).unwrap();
+        // Until the server ends the idle transaction.
         eventually("the session is ended", SOON, async || {
             if session.is_closed() { Ok(()) } else { Err("it is open".to_owned()) }
         })
         .await;
         session.run("COMMIT").await
     });
-    let turn_of_other = async {
-        told.await.unwrap();
+    let round_of_other = async {
+        is_locked.await.unwrap();
         let begun = Instant::now();
         let taken = other.take_share(NodeId::new(8), 4, TTL).await;
         (taken, begun.elapsed())
     };
-    let (frozen, (taken, took)) = tokio::join!(frozen, turn_of_other);
-    assert!(frozen.is_err(), "its turn was not ended");
+    let (frozen, (taken, took)) = tokio::join!(frozen, round_of_other);
+    assert!(frozen.is_err(), "its round was not ended");
     assert_eq!(taken.unwrap(), []);
     assert!(took < Duration::from_secs(2), "the other waited for {took:?}");
-    assert_eq!(turn(&fixture.store, 4).await.len(), 2, "and it comes back");
+    assert_eq!(take_round(&fixture.store, 4).await.len(), 2, "the node recovers");
 }
 
 #[tokio::test]
-async fn a_turn_that_is_dropped_leaves_nothing_behind() {
+async fn a_dropped_round_leaves_nothing_behind() {
     let fixture = Fixture::open().await;
     let other = open(&fixture.url, NodeId::new(8)).await;
     for patience in 0..40 {
-        let dropped = tokio::time::timeout(Duration::from_micros(patience * 100), turn(&fixture.store, 8)).await;
+        let dropped = tokio::time::timeout(Duration::from_micros(patience * 100), take_round(&fixture.store, 8)).await;
         drop(dropped);
-        let owned = turn(&other, 8).await;
+        let owned = take_round(&other, 8).await;
         assert!(owned.len() <= 8);
     }
     for _ in 0..2 {
-        turn(&other, 8).await;
-        turn(&fixture.store, 8).await;
+        take_round(&other, 8).await;
+        take_round(&fixture.store, 8).await;
     }
-    assert_eq!((turn(&other, 8).await.len(), turn(&fixture.store, 8).await.len()), (4, 4));
+    assert_eq!((take_round(&other, 8).await.len(), take_round(&fixture.store, 8).await.len()), (4, 4));
 }
 
 #[tokio::test]
-async fn the_others_hear_when_partitions_become_free() {
+async fn other_nodes_are_notified_of_free_partitions() {
     let fixture = Fixture::open().await;
     let other = open(&fixture.url, NodeId::new(8)).await;
     let (mut own, mut theirs) = (fixture.store.wakes(), other.wakes());
-    turn(&fixture.store, 8).await;
-    turn(&other, 8).await;
-    // The others may not be listening yet: each attempt gives something up and takes it again.
-    eventually("the other node hears of what was given up", SOON, async || {
-        assert_eq!(turn(&fixture.store, 8).await.len(), 4, "it gives up what is more than its share");
+    take_round(&fixture.store, 8).await;
+    take_round(&other, 8).await;
+    // The other node may not listen yet: each attempt gives partitions up and takes them again.
+    eventually("the other node is notified", SOON, async || {
+        assert_eq!(take_round(&fixture.store, 8).await.len(), 4, "it gives up the excess over its share");
         let heard = hear_partitions(&mut theirs).await;
         other.leave(other.node()).await.unwrap();
-        turn(&fixture.store, 8).await;
-        turn(&other, 8).await;
+        take_round(&fixture.store, 8).await;
+        take_round(&other, 8).await;
         heard
     })
     .await;
-    eventually("and this one of its leave", SOON, async || {
+    eventually("this node is notified of the leave", SOON, async || {
         other.leave(other.node()).await.unwrap();
         hear_partitions(&mut own).await
     })
     .await;
-    // Whoever does it need not be told: between what it hears before and after there is nothing of
-    // the kind.
-    let mut hears_the_queue = async |queue: &str| {
+    // A node is not notified of its own leave: nothing like it comes between these two.
+    let mut wakes_until = async |queue: &str| {
         let stored = fixture.insert(task().queue(queue)).await;
         let mut others = Vec::new();
         loop {
@@ -263,34 +262,34 @@ async fn the_others_hear_when_partitions_become_free() {
             }
         }
     };
-    hears_the_queue("before").await;
+    wakes_until("before").await;
     other.leave(other.node()).await.unwrap();
-    let heard = hears_the_queue("after").await;
-    assert!(!heard.contains(&Wake::Partitions), "it was told of what it did itself");
+    let heard = wakes_until("after").await;
+    assert!(!heard.contains(&Wake::Partitions), "it was notified of its own leave");
 }
 
-/// Waits until a node hears of partitions.
+/// Waits for a notification of free partitions.
 async fn hear_partitions(wakes: &mut Wakes) -> Result<(), String> {
     loop {
         match tokio::time::timeout(Duration::from_millis(500), wakes.next()).await {
             Ok(Some(Wake::Partitions)) => return Ok(()),
             Ok(Some(_)) => {}
             Ok(None) => panic!("the store is closed"),
-            Err(_) => return Err("nothing was heard".to_owned()),
+            Err(_) => return Err("no notification".to_owned()),
         }
     }
 }
 
-/// A claim that is too late has locked tasks for a moment, and the new owner may have passed them
-/// by: it is told.
+/// A late claim has locked tasks for a moment, and the new owner may have skipped them, so it is
+/// notified.
 #[tokio::test]
-async fn the_new_owner_hears_of_what_a_late_claim_had_locked() {
+async fn the_new_owner_is_notified_of_skipped_tasks() {
     let fixture = Fixture::open().await;
     let other = open(&fixture.url, NodeId::new(8)).await;
     let mut wakes = other.wakes();
-    // Of what it stores itself it is not told.
+    // A node is not notified of its own inserts.
     let stored = insert(&other, task().push("http://a.test:80")).await;
-    eventually("it hears of the lane", SOON, async || {
+    eventually("it is notified of the lane", SOON, async || {
         let late = dispatch(&fixture.store, stored.lane.id, 1, vec![(Partition::new(0), 7)]).await;
         assert_eq!((late.tasks.len(), late.not_owned.len()), (0, 1));
         loop {
@@ -300,7 +299,7 @@ async fn the_new_owner_hears_of_what_a_late_claim_had_locked() {
                     return Ok(());
                 }
                 Ok(Some(_)) => {}
-                _ => return Err("nothing was heard".to_owned()),
+                _ => return Err("no notification".to_owned()),
             }
         }
     })

@@ -1,4 +1,4 @@
-//! How PostgreSQL runs the statements: down an index, whatever it believes of the tables.
+//! How PostgreSQL plans the statements: by an index, whatever its statistics say.
 
 use punctual_testkit::postgres::connect;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -23,8 +23,8 @@ const LARGE: [&str; 13] = [
     "forecast",
 ];
 
-/// Statements over small tables, or that are meant to walk.
-const MAY_WALK: &[Sql] = &[
+/// Statements over small tables, and those that are meant to scan.
+const MAY_SCAN: &[Sql] = &[
     Sql::CountsFold,
     Sql::CountsList,
     Sql::QuarantineCount,
@@ -58,21 +58,19 @@ async fn every_statement_goes_down_an_index() {
     client.batch_execute(settings).await.unwrap();
     for sql in Sql::ALL {
         for step in steps(&client, *sql).await {
-            let walks = LARGE.iter().any(|table| step.contains(&format!("Seq Scan on {table}")));
-            assert!(!walks || MAY_WALK.contains(sql), "{sql:?} walks through a table: {step}");
+            let scans = LARGE.iter().any(|table| step.contains(&format!("Seq Scan on {table}")));
+            assert!(!scans || MAY_SCAN.contains(sql), "{sql:?} scans a table: {step}");
         }
     }
 }
 
-/// Statements that look at what is held, of which there is little, or at whatever is there, a
-/// little at a time.
+/// Statements that read held tasks, which are few, or a table a little at a time.
 const MAY_READ_ALL: &[Sql] = &[Sql::ListSoonest, Sql::IdempotencyFree];
 
-/// Where everything was drained while somebody kept an old transaction open, PostgreSQL believes
-/// that a table is empty, and it is full of what is dead: to read an index from end to end takes
-/// seconds then.
+/// A table that was drained under an old open transaction is full of dead rows, but PostgreSQL
+/// believes that it is empty. Reading a whole index takes seconds then.
 #[tokio::test]
-async fn no_statement_reads_a_whole_index_of_a_table_that_is_said_to_be_empty() {
+async fn no_statement_reads_a_whole_index() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     for sql in ["SET search_path = punctual", "VACUUM ANALYZE tasks", "VACUUM ANALYZE history"] {
@@ -92,7 +90,7 @@ async fn no_statement_reads_a_whole_index_of_a_table_that_is_said_to_be_empty() 
 }
 
 #[tokio::test]
-async fn a_claim_goes_down_the_index_of_what_waits_without_sorting() {
+async fn a_claim_reads_the_waiting_index_without_a_sort() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
@@ -106,7 +104,7 @@ async fn a_claim_goes_down_the_index_of_what_waits_without_sorting() {
 }
 
 #[tokio::test]
-async fn workers_that_hold_tasks_are_read_off_the_end_of_an_index() {
+async fn holders_are_read_from_the_end_of_an_index() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
@@ -125,7 +123,7 @@ async fn a_forecast_is_a_range_of_the_primary_key() {
     let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
         SET enable_bitmapscan = off; SET enable_mergejoin = off";
     client.batch_execute(settings).await.unwrap();
-    // Whatever is known of the table: nothing, or that others have most of it.
+    // With an empty table, and with one in which other tenants have most rows.
     for filled in ["", "INSERT INTO forecast SELECT 't' || n % 500, n / 500, 1, 1 FROM generate_series(1, 100000) AS n"]
     {
         client.batch_execute(filled).await.unwrap();

@@ -1,4 +1,4 @@
-//! Queues on several nodes: limits and pauses that another node has set, and has not told of.
+//! Queues on several nodes: limits and pauses hold on nodes that were not notified of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ async fn put(store: &PostgresStore, settings: Settings) {
 }
 
 fn pause() -> QueueChange {
-    QueueChange::Pause(Pause { since: START, by: "somebody".to_owned(), reason: None, until: None })
+    QueueChange::Pause(Pause { since: START, by: "operator".to_owned(), reason: None, until: None })
 }
 
 async fn waiting(store: &PostgresStore) -> u64 {
@@ -36,10 +36,10 @@ async fn some(store: &PostgresStore, count: usize) -> Task {
     first
 }
 
-/// Three nodes, of which two have heard of nothing, take and complete at once. Somebody else counts
-/// the rows, which is what holds at an instant, whoever has been told of it.
+/// Three nodes claim and complete at once; two were not notified of the limit. Another session
+/// counts the held rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_limit_holds_for_nodes_that_have_not_heard_of_it() {
+async fn a_limit_holds_for_nodes_that_were_not_notified() {
     let fixture = Fixture::open().await;
     let first = some(&fixture.store, 300).await;
     let mut stores = vec![fixture.store.clone()];
@@ -53,7 +53,7 @@ async fn a_limit_holds_for_nodes_that_have_not_heard_of_it() {
         nodes.spawn(async move {
             while waiting(&store).await > 0 {
                 for task in lease(&store, &first, 2).await {
-                    // The others claim meanwhile.
+                    // Other nodes claim meanwhile.
                     tokio::time::sleep(Duration::from_millis(2)).await;
                     assert!(complete(&store, &task).await);
                 }
@@ -70,12 +70,12 @@ async fn a_limit_holds_for_nodes_that_have_not_heard_of_it() {
             ended += 1;
         }
     }
-    assert_eq!(most, 3, "at once");
+    assert_eq!(most, 3, "held at once");
     fixture.assert_counts().await;
 }
 
-/// Three nodes come at once, time and again: together they take the burst, and from then on what
-/// has come.
+/// Three nodes claim at once, again and again. Together they take the burst, and then the tokens
+/// that were added.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nodes_take_from_one_bucket() {
     let fixture = Fixture::open().await;
@@ -101,7 +101,7 @@ async fn nodes_take_from_one_bucket() {
     assert!(taken[1..].iter().all(|count| *count == 5), "{taken:?}");
 }
 
-/// Another node claims on and on; from the answer of the pause on it takes nothing.
+/// Another node keeps claiming. Once the pause is answered, it takes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_pause_holds_for_claims_of_other_nodes() {
     let fixture = Fixture::open().await;
@@ -131,30 +131,30 @@ async fn a_pause_holds_for_claims_of_other_nodes() {
         }
         stop.store(true, Ordering::SeqCst);
         claimers.join_all().await;
-        assert_eq!(waiting(&fixture.store).await, then, "something was taken after the pause was answered");
+        assert_eq!(waiting(&fixture.store).await, then, "a task was taken after the pause was answered");
         fixture.store.change_queue(TENANT, QUEUE, QueueChange::Resume).await.unwrap();
         while !lease(&other, &first, 500).await.is_empty() {}
     }
 }
 
 #[tokio::test]
-async fn other_nodes_hear_of_changes_and_of_places_that_came_free() {
+async fn other_nodes_are_notified_of_changes_and_free_slots() {
     let fixture = Fixture::open().await;
     let first = some(&fixture.store, 5).await;
     let other = open(&fixture.url, NodeId::new(100)).await;
-    let hears = async |what: &str| {
+    let notified_of = async |what: &str| {
         let heard = tokio::time::timeout(Duration::from_secs(20), other.wait_for_limit_changes()).await;
-        heard.unwrap_or_else(|_| panic!("it does not hear of {what}"))
+        heard.unwrap_or_else(|_| panic!("no notification of {what}"))
     };
-    // That it listens now is a change as well: it may have missed some.
-    assert!(hears("the beginning").await.changed);
+    // The start of listening counts as a change: earlier ones were missed.
+    assert!(notified_of("the start").await.changed);
     put(&fixture.store, Settings { max_concurrency: Some(1), ..Settings::default() }).await;
-    assert!(hears("a setting").await.changed);
+    assert!(notified_of("a setting").await.changed);
     let taken = lease(&fixture.store, &first, 1).await;
     assert_eq!(lease(&other, &first, 1).await.len(), 0);
     complete(&fixture.store, &taken[0]).await;
     let freed = loop {
-        let heard = hears("a place").await;
+        let heard = notified_of("a slot").await;
         if !heard.freed.is_empty() {
             break heard.freed;
         }
@@ -163,16 +163,15 @@ async fn other_nodes_hear_of_changes_and_of_places_that_came_free() {
     assert_eq!(lease(&other, &first, 1).await.len(), 1);
 }
 
-/// A claim is held up in the middle: a change waits for it, gives up after a while, and has changed
-/// nothing.
+/// The change gives up after a while and has changed nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_change_waits_for_a_claim_that_is_under_way() {
+async fn a_change_waits_for_a_claim_under_way() {
     let fixture = Fixture::open().await;
     let first = some(&fixture.store, 5).await;
     put(&fixture.store, Settings { max_concurrency: Some(2), ..Settings::default() }).await;
     let other = open(&fixture.url, NodeId::new(100)).await;
-    let in_the_way = punctual_testkit::postgres::connect(&fixture.url).await;
-    in_the_way.batch_execute("BEGIN; SELECT 1 FROM punctual.gates FOR UPDATE").await.unwrap();
+    let blocker = punctual_testkit::postgres::connect(&fixture.url).await;
+    blocker.batch_execute("BEGIN; SELECT 1 FROM punctual.gates FOR UPDATE").await.unwrap();
     let claim = tokio::spawn({
         let first = first.clone();
         async move { lease(&other, &first, 5).await }
@@ -188,7 +187,7 @@ async fn a_change_waits_for_a_claim_that_is_under_way() {
     assert!(refused.is_err_and(|error| error.is_retryable()), "it did not wait");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(fixture.store.queue(TENANT, QUEUE).await.unwrap().unwrap().queue.pause, None);
-    in_the_way.batch_execute("ROLLBACK").await.unwrap();
+    blocker.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(claim.await.unwrap().len(), 2);
     fixture.store.change_queue(TENANT, QUEUE, pause()).await.unwrap();
     assert_eq!(lease(&fixture.store, &first, 5).await.len(), 0);
@@ -217,8 +216,7 @@ async fn a_queue_without_limits_has_no_gate() {
     assert_eq!(gates().await, 0);
 }
 
-/// What is refused leaves neither a task nor a key nor a lock behind, also when the insert itself
-/// fails.
+/// Neither does one whose insert fails.
 #[tokio::test]
 async fn a_bounded_submission_leaves_no_lock() {
     let fixture = Fixture::open().await;

@@ -1,5 +1,5 @@
-//! Whose turn it is, and who has nothing left to wait for, where several nodes decide it at once. A
-//! store does the steps that are asked of it at one time as one, so that only several of them race.
+//! Turns and dependencies when several nodes resolve at once. One store merges concurrent steps
+//! into one, so only several stores race.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,14 +27,14 @@ use super::{Fixture, insert, lease, open};
 use crate::columns::number_column;
 
 const NODES: usize = 3;
-const OF_EACH: usize = 30;
-/// Those of a key stand in all of them.
+const ROUNDS: usize = 30;
+/// The tasks of a key are spread over all of them.
 const QUEUES: usize = 3;
 
-/// Three nodes submit, claim, settle and resolve at once: never two of a key are held, each key
-/// goes in order, nobody runs before what it depends on, and everything comes to its end.
+/// Three nodes submit, claim, settle and resolve at once. A key never has two held tasks and keeps
+/// its order, no task runs before its dependencies, and every task finishes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nodes_that_resolve_at_once_give_one_turn_at_a_time() {
+async fn concurrent_resolvers_give_one_turn_at_a_time() {
     let fixture = Fixture::open().await;
     let mut stores = vec![fixture.store.clone()];
     for number in 1..NODES as u64 {
@@ -60,7 +60,7 @@ async fn nodes_that_resolve_at_once_give_one_turn_at_a_time() {
         submitters.spawn(submit(stores.clone(), number, Arc::clone(&book)));
     }
     submitters.join_all().await;
-    eventually("everything ends", Duration::from_mins(1), async || {
+    eventually("every task finishes", Duration::from_mins(1), async || {
         if let Some(failed) = nodes.try_join_next() {
             failed.unwrap();
         }
@@ -106,17 +106,17 @@ async fn a_task_that_changed_since_it_was_read_keeps_its_turn() {
 }
 
 fn in_queue(queue: usize) -> TaskBuilder {
-    // Whoever fails is tried again at once.
+    // Failed tasks are retried at once.
     task().queue(&format!("q{queue}")).retry_policy(RetryPolicy { backoff_millis: 0, ..retry_policy() })
 }
 
-/// What whoever claims knows.
+/// What the claimers know of the tasks.
 #[derive(Default)]
 struct Book {
     known: HashMap<TaskId, Known>,
-    /// Who has the turn of each key.
+    /// The task that has the turn of each key.
     held: HashMap<String, TaskId>,
-    /// How many of each key have ended.
+    /// How many tasks of each key have finished.
     next: HashMap<String, usize>,
     ended: HashSet<TaskId>,
 }
@@ -124,24 +124,23 @@ struct Book {
 /// A task that was submitted.
 struct Known {
     key: String,
-    /// Its place in the order; none where that depends on who is first to have nothing left to wait
-    /// for.
+    /// Its place in the order; none if that depends on which task is unblocked first.
     number: Option<usize>,
     parents: Vec<TaskId>,
 }
 
 impl Book {
-    /// It is held from now on: noted when its claim has been answered.
+    /// Notes that a task is held, after its claim was answered.
     fn take(&mut self, task: &Task) {
         let Known { key, number, parents } = &self.known[&task.id];
-        assert_eq!(self.held.insert(key.clone(), task.id), None, "{key}: two at once");
-        assert!(parents.iter().all(|parent| self.ended.contains(parent)), "{key}: before what it depends on");
+        assert_eq!(self.held.insert(key.clone(), task.id), None, "{key}: two are held");
+        assert!(parents.iter().all(|parent| self.ended.contains(parent)), "{key}: it runs before its dependencies");
         let next = self.next.entry(key.clone()).or_default();
-        assert!(number.is_none_or(|number| number == *next), "{key}: {number:?} in the turn of {next}");
+        assert!(number.is_none_or(|number| number == *next), "{key}: {number:?} runs in place of {next}");
     }
 
-    /// It is not held any more: noted before the store is told.
-    fn let_go(&mut self, task: &Task, has_ended: bool) {
+    /// Notes that a task is no longer held, before the change goes to the store.
+    fn release(&mut self, task: &Task, has_ended: bool) {
         let key = &self.known[&task.id].key;
         self.held.remove(key);
         if has_ended {
@@ -151,25 +150,25 @@ impl Book {
     }
 }
 
-/// Submits the tasks of two keys, one of each at a time and now here, now there; and elsewhere,
-/// behind each pair, one that depends on both.
+/// Submits tasks of two keys in pairs, to one node after the other. After each pair it submits a
+/// task that depends on both, to another node.
 async fn submit(stores: Vec<PostgresStore>, number: usize, book: Arc<Mutex<Book>>) {
-    let store = |turn: usize| stores[turn % NODES].clone();
-    for turn in 0..OF_EACH {
-        let due = at(i64::try_from(turn).unwrap() - 1_000);
+    let store = |round: usize| stores[round % NODES].clone();
+    for round in 0..ROUNDS {
+        let due = at(i64::try_from(round).unwrap() - 1_000);
         let pair = [number, number + NODES].map(|key| {
-            let task = in_queue((turn + key) % QUEUES).ordering_key(&format!("key {key}")).due(due).build();
-            (task, Some(turn), Vec::new())
+            let task = in_queue((round + key) % QUEUES).ordering_key(&format!("key {key}")).due(due).build();
+            (task, Some(round), Vec::new())
         });
         let parents = pair.each_ref().map(|(task, ..)| task.id);
-        put(&store(number + turn), &book, pair.to_vec()).await;
-        let child = in_queue(turn % QUEUES).ordering_key(&format!("children of {number}")).depends_on(&parents);
+        put(&store(number + round), &book, pair.to_vec()).await;
+        let child = in_queue(round % QUEUES).ordering_key(&format!("children of {number}")).depends_on(&parents);
         let child = child.on_dependency_failure(OnDependencyFailure::Run).build();
-        put(&store(number + turn + 1), &book, vec![(child, None, parents.to_vec())]).await;
+        put(&store(number + round + 1), &book, vec![(child, None, parents.to_vec())]).await;
     }
 }
 
-/// Notes tasks, and stores them.
+/// Notes tasks in the book and inserts them.
 async fn put(store: &PostgresStore, book: &Mutex<Book>, tasks: Vec<(NewTask, Option<usize>, Vec<TaskId>)>) {
     let mut wanted = Vec::new();
     for (task, number, parents) in tasks {
@@ -190,7 +189,7 @@ async fn resolve(store: PostgresStore, stop: Arc<AtomicBool>) {
     }
 }
 
-/// Claims whatever it can, and ends it in one way or another.
+/// Claims what it can and settles it at random.
 async fn run(store: PostgresStore, lanes: Vec<LaneId>, book: Arc<Mutex<Book>>, stop: Arc<AtomicBool>, mut dice: Dice) {
     let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
     while !stop.load(Ordering::SeqCst) {
@@ -200,7 +199,7 @@ async fn run(store: PostgresStore, lanes: Vec<LaneId>, book: Arc<Mutex<Book>>, s
         for task in &taken {
             book.lock().unwrap().take(task);
         }
-        // The others claim meanwhile; and if there was nothing, they are to go on.
+        // Lets the other nodes claim meanwhile.
         tokio::time::sleep(Duration::from_millis(2)).await;
         for task in &taken {
             let event = match dice.below(10) {
@@ -210,9 +209,9 @@ async fn run(store: PostgresStore, lanes: Vec<LaneId>, book: Arc<Mutex<Book>>, s
                 _ => complete(None),
             };
             let change = transition(&task.position, event, &by).unwrap();
-            book.lock().unwrap().let_go(task, change.to.is_final());
+            book.lock().unwrap().release(task, change.to.is_final());
             let applied = store.apply(vec![(task.id, change)]).await.unwrap();
-            assert!(matches!(applied[0], Applied::Done(_)), "nobody else has it: {applied:?}");
+            assert!(matches!(applied[0], Applied::Done(_)), "no other node has it: {applied:?}");
         }
     }
 }

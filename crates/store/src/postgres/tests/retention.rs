@@ -1,4 +1,4 @@
-//! How what is over goes where it is kept by months, and what happens when others are in the way.
+//! Prunes the monthly history, also while other sessions read or lock its tables.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use super::super::retention::first_id_at;
 use super::{Fixture, Options, PostgresStore, complete};
 use crate::migrations::postgres::LOCK;
 
-/// 2026-06-01T00:00:00Z, the end of the month in which the test's tasks come to rest.
+/// 2026-06-01T00:00:00Z, the end of the month in which the test's tasks finish.
 const END_OF_MAY: Timestamp = Timestamp::from_millis(1_780_272_000_000);
 
 const MAY: &str = "history_2026_05";
 
 const DAY: i64 = 24 * 3_600_000;
 
-/// Steps until there is no more.
+/// Prunes until no step is left.
 async fn prune(store: &PostgresStore, before: Timestamp) -> u64 {
     let mut removed = 0;
     loop {
@@ -36,7 +36,7 @@ async fn prune(store: &PostgresStore, before: Timestamp) -> u64 {
     }
 }
 
-/// A task that came to rest at [`START`], in its month.
+/// A task that finished at [`START`].
 async fn done(fixture: &Fixture) -> Task {
     let stored = fixture.insert(task()).await;
     let running = fixture.lease(&stored, 1).await.pop().unwrap();
@@ -56,28 +56,27 @@ async fn in_may() -> Fixture {
 }
 
 #[tokio::test]
-async fn a_month_goes_as_a_whole_and_not_before_all_of_it_is_past() {
+async fn a_month_is_dropped_once_all_of_it_is_past() {
     let fixture = in_may().await;
     let task = done(&fixture).await;
     let clock = Arc::new(ManualClock::new(END_OF_MAY.plus_millis(DAY)));
     let in_june = PostgresStore::connect(&fixture.url, clock, NodeId::new(8), Options::default()).await.unwrap();
     let months = fixture.months().await.len();
     assert_eq!(prune(&in_june, END_OF_MAY.plus_millis(-1)).await, 0);
-    assert!(is_there(&fixture, task.id).await, "May is over, but not all of it is past");
+    assert!(is_there(&fixture, task.id).await, "the end of May is still kept");
     prune(&in_june, END_OF_MAY).await;
     assert!(!is_there(&fixture, task.id).await);
     assert_eq!(fixture.months().await.len(), months - 1);
     fixture.assert_counts().await;
-    // The writers go on with the tables that are left.
+    // The writers keep working with the other tables.
     assert!(is_there(&fixture, done(&fixture).await.id).await);
 }
 
 #[tokio::test]
-async fn in_the_month_that_lasts_rows_go_one_by_one() {
+async fn rows_of_the_current_month_go_one_by_one() {
     let fixture = in_may().await;
     let mut ids = Vec::new();
-    // Came to rest days ago; days ago too, but submitted by somebody whose clock was ahead; and
-    // just now.
+    // Finished days ago; days ago, but the clock of its submitter was ahead; and just now.
     for (number, (days, submitted_at)) in
         [(-5, at(-6 * DAY)), (-5, at(60 * DAY)), (0, at(-6 * DAY))].into_iter().enumerate()
     {
@@ -99,7 +98,7 @@ async fn in_the_month_that_lasts_rows_go_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_month_that_somebody_reads_stays_and_holds_up_nobody() {
+async fn a_month_that_is_being_read_stays() {
     let fixture = in_may().await;
     let task = done(&fixture).await;
     let backup = connect(&fixture.url).await;
@@ -108,7 +107,7 @@ async fn a_month_that_somebody_reads_stays_and_holds_up_nobody() {
     prune(&fixture.store, END_OF_MAY).await;
     assert!(is_there(&fixture, task.id).await);
     let other = done(&fixture).await;
-    // Far less than a lock is waited for otherwise.
+    // Far less than the usual lock timeout.
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     backup.batch_execute("COMMIT").await.unwrap();
     prune(&fixture.store, END_OF_MAY).await;
@@ -118,12 +117,12 @@ async fn a_month_that_somebody_reads_stays_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn tables_are_changed_by_one_at_a_time() {
+async fn tables_are_changed_by_one_session_at_a_time() {
     let fixture = Fixture::open().await;
     let other = connect(&fixture.url).await;
     let lock = format!("SELECT pg_advisory_lock({LOCK})");
     other.batch_execute(&lock).await.unwrap();
-    assert_eq!(fixture.store.upkeep(START).await.unwrap(), 0, "another leader, or a node that migrates, is at it");
+    assert_eq!(fixture.store.upkeep(START).await.unwrap(), 0, "another leader or a migrating node has the lock");
     other.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
     assert_eq!(fixture.store.upkeep(START).await.unwrap(), 3);
     other.batch_execute(&lock).await.unwrap();
@@ -135,7 +134,7 @@ async fn tables_are_changed_by_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn what_was_put_in_quarantine_goes_when_it_is_as_old() {
+async fn old_rows_of_the_quarantine_are_pruned() {
     let fixture = Fixture::open().await;
     let bad = fixture.insert(task()).await;
     fixture.sql(&format!("UPDATE tasks SET version = -1 WHERE id = '{}'", bad.id.uuid())).await;
@@ -147,12 +146,11 @@ async fn what_was_put_in_quarantine_goes_when_it_is_as_old() {
     assert_eq!(fixture.number("SELECT count(*) FROM quarantine").await, 0);
 }
 
-/// A key that was in the way and is gone a moment later is no damage: the submission is tried
-/// again.
+/// A key that was taken and is free a moment later is not damage: the submission is retried.
 #[tokio::test]
-async fn a_key_that_is_freed_while_somebody_uses_it_again_is_no_fault() {
+async fn a_key_freed_during_a_submission_is_no_fault() {
     let fixture = Fixture::open().await;
-    // The first insert of a key finds it taken, and the next look finds nothing.
+    // The first insert of a key finds it taken, and the next read finds nothing.
     let trigger = "CREATE SEQUENCE inserts;
         CREATE FUNCTION taken_once() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN

@@ -1,4 +1,4 @@
-//! A read store: what is read there, and when it is not asked.
+//! The read store: what is read from it, and when the primary answers instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{Fixture, complete, ids, insert, lease};
 
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// A store whose lists come from a standby that may be as late as it likes, unless told otherwise.
+/// A store that reads lists from a standby, which may lag by a given time.
 struct Replicated {
     fixture: Fixture,
     standby: Postgres,
@@ -31,7 +31,7 @@ impl Replicated {
         let fixture = Fixture::open().await;
         let standby = fixture.server.standby().await;
         let store = open(&fixture.url, &url_at(&fixture, &standby), max_lag).await.unwrap();
-        sign_of_life(&store).await;
+        record_presence(&store).await;
         Self { fixture, standby, store }
     }
 
@@ -44,7 +44,7 @@ impl Replicated {
         self.store.counts().await.unwrap().iter().map(|count| count.tasks).sum()
     }
 
-    /// Stops the replay; what is committed from now on is not seen there.
+    /// Stops the replay: the standby does not show later commits.
     async fn pause(&self) {
         self.standby.execute("SELECT pg_wal_replay_pause()").await;
         eventually("the replay is paused", WITHIN, async || {
@@ -54,9 +54,9 @@ impl Replicated {
         .await;
     }
 
-    /// Waits until lists tell so many tasks.
+    /// Waits until a list has this many tasks.
     async fn until_listed(&self, count: usize) {
-        eventually("the lists tell it", WITHIN, async || {
+        eventually("the list has all tasks", WITHIN, async || {
             let listed = self.listed().await.len();
             if listed == count { Ok(()) } else { Err(listed.to_string()) }
         })
@@ -71,14 +71,14 @@ impl Replicated {
         .await;
     }
 
-    /// Waits until the standby is asked: it then does not see what the primary has.
+    /// Waits until the lag is known, so that the standby is asked.
     async fn until_asked(&self) {
         self.until_lag(|lag| lag.is_some()).await;
     }
 }
 
-/// As every node gives it.
-async fn sign_of_life(store: &PostgresStore) {
+/// Records the presence of the node, as every node does.
+async fn record_presence(store: &PostgresStore) {
     let nothing = String::new;
     let sighting = NodePresence {
         id: NodeId::new(7),
@@ -105,7 +105,7 @@ async fn open(url: &str, read_from: &str, max_lag: Duration) -> Result<PostgresS
 }
 
 #[tokio::test]
-async fn lists_and_counts_are_read_from_the_standby_and_nothing_else_is() {
+async fn only_lists_and_counts_are_read_from_the_standby() {
     let replicated = Replicated::open(Duration::from_hours(1)).await;
     let store = &replicated.store;
     let first = insert(store, task()).await;
@@ -132,7 +132,7 @@ async fn lists_and_counts_are_read_from_the_standby_and_nothing_else_is() {
 }
 
 #[tokio::test]
-async fn a_standby_that_is_late_or_away_is_not_asked_and_comes_back() {
+async fn a_late_or_stopped_standby_is_not_asked() {
     let mut replicated = Replicated::open(Duration::from_secs(2)).await;
     insert(&replicated.store, task()).await;
     replicated.until_asked().await;
@@ -146,7 +146,7 @@ async fn a_standby_that_is_late_or_away_is_not_asked_and_comes_back() {
 
     replicated.standby.kill().await;
     insert(&replicated.store, task()).await;
-    assert_eq!(replicated.listed().await.len(), 3, "at once, whatever is known of the standby");
+    assert_eq!(replicated.listed().await.len(), 3, "the primary answers at once");
     replicated.until_lag(|lag| lag.is_none()).await;
     replicated.standby.start_again().await;
     replicated.until_asked().await;
@@ -154,20 +154,20 @@ async fn a_standby_that_is_late_or_away_is_not_asked_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_standby_that_stands_still_costs_no_more_than_a_moment() {
+async fn the_primary_answers_for_a_frozen_standby() {
     let replicated = Replicated::open(Duration::from_hours(1)).await;
     insert(&replicated.store, task()).await;
     replicated.until_asked().await;
     replicated.until_listed(1).await;
     replicated.standby.freeze().await;
     insert(&replicated.store, task()).await;
-    assert_eq!(replicated.listed().await.len(), 2, "the primary answers in its place");
+    assert_eq!(replicated.listed().await.len(), 2, "the primary answers instead");
     replicated.standby.thaw();
 }
 
-/// It has gone its own way, and its word is not taken any more.
+/// It has diverged from the store.
 #[tokio::test]
-async fn a_standby_that_was_promoted_is_not_asked() {
+async fn a_promoted_standby_is_not_asked() {
     let mut replicated = Replicated::open(Duration::from_hours(1)).await;
     insert(&replicated.store, task()).await;
     replicated.until_asked().await;
@@ -178,28 +178,29 @@ async fn a_standby_that_was_promoted_is_not_asked() {
 }
 
 #[tokio::test]
-async fn what_is_no_standby_of_the_store_is_refused_and_what_is_away_is_not() {
+async fn only_a_standby_of_the_store_is_accepted() {
     let fixture = Fixture::open().await;
     let other = Postgres::unlike_the_others().await;
     let lag = Duration::from_secs(30);
     let refused = async |read_from: &str| open(&fixture.url, read_from, lag).await.err().expect(read_from).to_string();
-    let told = refused(&other.url("postgres")).await;
+    let error = refused(&other.url("postgres")).await;
     let port = other.port();
     let begin = format!(
         "the read store at 127.0.0.1:{port}/postgres is not a standby of the store: it is another server (its system"
     );
-    assert!(told.starts_with(&begin), "{told}");
+    assert!(error.starts_with(&begin), "{error}");
 
-    let told = refused(&fixture.server.url("postgres")).await;
-    assert!(told.ends_with("it is of the same server, but another database; name the database of the store"), "{told}");
-    let told = refused(&fixture.server.url("nowhere")).await;
-    assert!(told.starts_with("the read store cannot be used: ") && told.contains("no such database"), "{told}");
-    let told = refused("postgres://h/d?sslmode=maybe").await;
+    let error = refused(&fixture.server.url("postgres")).await;
+    assert!(error.ends_with("it is another database of the same server; name the database of the store"), "{error}");
+    let error = refused(&fixture.server.url("nowhere")).await;
+    assert!(error.starts_with("the read store cannot be used: ") && error.contains("no such database"), "{error}");
+    let error = refused("postgres://h/d?sslmode=maybe").await;
     assert!(
-        told.starts_with("the read store cannot be used: the store's URL cannot be read: sslmode must be"),
-        "{told}"
+        error.starts_with("the read store cannot be used: the store's URL cannot be read: sslmode must be"),
+        "{error}"
     );
 
+    // A standby that does not answer yet is accepted.
     let mut standby = fixture.server.standby().await;
     let url = url_at(&fixture, &standby);
     standby.kill().await;
@@ -210,7 +211,7 @@ async fn what_is_no_standby_of_the_store_is_refused_and_what_is_away_is_not() {
     assert_eq!(store.read_store_lag(), None);
 }
 
-/// A copy of the store that goes its own way has its identity, and not what this node writes.
+/// A promoted copy has the identity of the store, but not the writes of this node.
 #[tokio::test]
 async fn a_standby_of_a_copy_is_not_asked() {
     let fixture = Fixture::open().await;
@@ -218,7 +219,7 @@ async fn a_standby_of_a_copy_is_not_asked() {
     copy.promote().await;
     let of_copy = copy.standby().await;
     let store = open(&fixture.url, &url_at(&fixture, &of_copy), Duration::from_hours(1)).await.unwrap();
-    sign_of_life(&store).await;
+    record_presence(&store).await;
     insert(&store, task()).await;
     let why = store.standby().unwrap().check(store.leases(), &mut Positions::default()).await.unwrap_err();
     assert_eq!(why.to_string(), "does not show what this node has written");
@@ -226,21 +227,21 @@ async fn a_standby_of_a_copy_is_not_asked() {
     assert_eq!(store.list(filter, None, 10).await.unwrap().tasks.len(), 1);
 }
 
-/// Whoever may read the tables may be the read store's user: nothing that is looked at needs more.
+/// The read store's user needs only the right to read the tables.
 #[tokio::test]
-async fn an_ordinary_user_will_do() {
+async fn an_ordinary_user_is_enough() {
     let fixture = Fixture::open().await;
     fixture.sql("CREATE ROLE reader LOGIN").await;
     let standby = fixture.server.standby().await;
     let url = url_at(&fixture, &standby).replace("postgres@", "reader@");
     let store = open(&fixture.url, &url, Duration::from_hours(1)).await.unwrap();
-    sign_of_life(&store).await;
+    record_presence(&store).await;
     let lacks_rights = async |reason: &str| {
         eventually(reason, WITHIN, async || {
             let why = store.standby().unwrap().check(store.leases(), &mut Positions::default()).await.unwrap_err();
-            let told = why.to_string();
-            let is_told = told.contains(reason) && told.contains("lacks rights") && told.contains("GRANT USAGE");
-            if is_told { Ok(()) } else { Err(told) }
+            let text = why.to_string();
+            let is_named = text.contains(reason) && text.contains("lacks rights") && text.contains("GRANT USAGE");
+            if is_named { Ok(()) } else { Err(text) }
         })
         .await;
     };
@@ -254,5 +255,5 @@ async fn an_ordinary_user_will_do() {
     replicated.until_listed(1).await;
     replicated.pause().await;
     insert(&replicated.store, task()).await;
-    assert_eq!(replicated.listed().await.len(), 1, "it is the standby that answers");
+    assert_eq!(replicated.listed().await.len(), 1, "the standby answers");
 }

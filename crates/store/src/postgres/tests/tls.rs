@@ -1,4 +1,4 @@
-//! TLS to a real server: what is believed, and what is said when it is not.
+//! TLS to a real server: which certificates are accepted, and the errors for the others.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Secure {
 }
 
 #[tokio::test]
-async fn a_server_is_believed_as_far_as_it_is_asked() {
+async fn each_sslmode_checks_what_it_promises() {
     let secure = Secure::start(&["127.0.0.1"]).await;
     let (root, other) = (secure.root(), secure.other_root());
     assert!(!secure.connects("sslmode=disable").await.unwrap());
@@ -60,44 +60,44 @@ async fn a_server_is_believed_as_far_as_it_is_asked() {
     }
     for mode in ["require", "verify-ca", "verify-full"] {
         assert!(secure.connects(&format!("sslmode={mode}&sslrootcert={root}")).await.unwrap(), "{mode}");
-        let told = secure.refused(&format!("sslmode={mode}&sslrootcert={other}")).await;
+        let error = secure.refused(&format!("sslmode={mode}&sslrootcert={other}")).await;
         let port = secure.server.port();
         assert_eq!(
-            told,
+            error,
             format!(
                 "the certificate of PostgreSQL at 127.0.0.1:{port}/postgres is not accepted: no root that is trusted has \
                  signed it; name the file with its root in sslrootcert"
             )
         );
     }
-    let told = secure.refused("sslmode=verify-full&sslrootcert=system").await;
-    assert!(told.contains("sslrootcert"), "{told}");
+    let error = secure.refused("sslmode=verify-full&sslrootcert=system").await;
+    assert!(error.contains("sslrootcert"), "{error}");
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_host_will_do_unless_the_name_is_asked_for() {
+async fn only_verify_full_checks_the_host() {
     let secure = Secure::start(&["db.example", "127.0.0.2"]).await;
     let root = secure.root();
     for mode in ["require", "verify-ca"] {
         assert!(secure.connects(&format!("sslmode={mode}&sslrootcert={root}")).await.unwrap(), "{mode}");
     }
-    let told = secure.refused(&format!("sslmode=verify-full&sslrootcert={root}")).await;
-    assert!(told.contains("it is for another host; connect by a name that it has"), "{told}");
+    let error = secure.refused(&format!("sslmode=verify-full&sslrootcert={root}")).await;
+    assert!(error.contains("it is for another host; connect by a name that it has"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_refused_where_it_is_asked_for() {
+async fn a_server_without_tls_is_refused_if_tls_is_required() {
     let server = Postgres::start().await;
     let (url, port) = (server.url("postgres"), server.port());
     Migrator::connect(&url).await.unwrap();
-    let told = Migrator::connect(&format!("{url}?sslmode=require")).await.err().unwrap().to_string();
+    let error = Migrator::connect(&format!("{url}?sslmode=require")).await.err().unwrap().to_string();
     let server = format!("PostgreSQL at 127.0.0.1:{port}/postgres");
     let advice = "turn `ssl` on there, or say sslmode=disable if the network in between can be trusted";
-    assert_eq!(told, format!("{server} does not speak TLS, which sslmode asks for: {advice}"));
+    assert_eq!(error, format!("{server} does not speak TLS, which sslmode asks for: {advice}"));
 }
 
-/// The server refuses this user's connections that are not encrypted: each kind of them is, or
-/// something would fail.
+/// The server refuses unencrypted connections of this user, so any kind that is not encrypted
+/// fails.
 #[tokio::test]
 async fn every_connection_is_secure() {
     let secure = Secure::start(&["127.0.0.1"]).await;

@@ -1,4 +1,4 @@
-//! Rows that cannot be read: out of the way of the others, and not lost.
+//! Unreadable rows go to the quarantine: they hold up no other row and are not lost.
 
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, transition};
@@ -12,7 +12,7 @@ use punctual_testkit::store::fail_for_good;
 
 use super::{Fixture, ids};
 
-/// What breaks a task.
+/// The ways to damage a row.
 const DAMAGES: [&str; 6] = [
     "payload = '{\"torn'",
     "payload = repeat('x', 100000)",
@@ -40,7 +40,7 @@ async fn assert_in_quarantine(fixture: &Fixture, stored: &[Task]) {
     assert_eq!(i64::try_from(fixture.store.quarantined().await.unwrap()), Ok(all));
     let refused = fixture.store.get(TENANT, vec![bad]).await;
     assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains(&bad.to_string())), "{refused:?}");
-    assert!(fixture.store.get("other", vec![bad]).await.unwrap()[0].is_none(), "nobody else's business");
+    assert!(fixture.store.get("other", vec![bad]).await.unwrap()[0].is_none(), "other tenants do not see it");
     let batch = fixture.store.get(TENANT, ids(stored)).await.unwrap();
     assert_eq!(batch.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
     fixture.assert_counts().await;
@@ -57,10 +57,7 @@ async fn a_claim_gets_past_a_row_that_cannot_be_read() {
         taken.extend(fixture.lease(&stored[0], 2).await);
         assert_eq!(ids(&taken), [stored[0].id, stored[2].id], "{damage}");
         assert_in_quarantine(&fixture, &stored).await;
-        assert!(
-            fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap().is_empty(),
-            "{damage}: it is due for ever"
-        );
+        assert!(fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap().is_empty(), "{damage}: it stays due");
     }
 }
 
@@ -97,7 +94,7 @@ async fn the_reaper_gets_past_a_row_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_held_by_nobody_for_ever_is_found_by_the_reaper() {
+async fn the_reaper_finds_a_hold_without_an_end() {
     for damage in ["state = 3", "state = 2, node = 7"] {
         // A fresh store scans from the beginning, however slow the machine is.
         let fixture = Fixture::open().await;
@@ -114,9 +111,9 @@ async fn a_row_that_is_held_by_nobody_for_ever_is_found_by_the_reaper() {
     }
 }
 
-/// What PostgreSQL does not take fails its own call, not those that are written with it.
+/// PostgreSQL refuses it, which fails its own call and not the others of its batch.
 #[tokio::test]
-async fn a_text_that_cannot_be_stored_harms_nobody_else() {
+async fn a_text_that_cannot_be_stored_fails_its_own_call() {
     let fixture = Fixture::open().await;
     let calls: Vec<_> = (0..20)
         .map(|number| {

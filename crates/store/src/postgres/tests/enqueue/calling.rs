@@ -1,11 +1,11 @@
-//! What the function takes, and what it refuses.
+//! What `punctual.enqueue` accepts and refuses.
 
 use punctual_core::callback::target_of;
 use punctual_testkit::fixtures::Dice;
 
 use super::*;
 
-/// Arguments after a type, each of which breaks one rule.
+/// Arguments that break one rule each.
 const BROKEN: &[&str] = &[
     "type => 'a b'",
     "type => ''",
@@ -86,20 +86,23 @@ const BROKEN: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn every_broken_rule_is_told_with_what_to_do() {
+async fn every_refusal_has_a_hint() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     for arguments in BROKEN {
-        let told = refused(&client, arguments).await;
-        assert_eq!(told.code().code(), "22023", "{arguments}: {told:?}");
-        assert!(told.hint().is_some_and(|hint| hint.len() > 10) && told.message().len() > 10, "{arguments}: {told:?}");
-        assert!(told.message().len() < 1_000, "{arguments}: all of it is repeated");
+        let error = refused(&client, arguments).await;
+        assert_eq!(error.code().code(), "22023", "{arguments}: {error:?}");
+        assert!(
+            error.hint().is_some_and(|hint| hint.len() > 10) && error.message().len() > 10,
+            "{arguments}: {error:?}"
+        );
+        assert!(error.message().len() < 1_000, "{arguments}: the message repeats the whole value");
     }
     assert_eq!(fixture.number("SELECT count(*) FROM inbox").await, 0);
 }
 
 #[tokio::test]
-async fn what_is_just_within_the_rules_is_taken() {
+async fn values_at_the_limits_are_accepted() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     for arguments in [
@@ -123,7 +126,7 @@ async fn what_is_just_within_the_rules_is_taken() {
     }
 }
 
-/// What URLs are put together from; the first of each is a good one, and taken half of the time.
+/// The parts of generated URLs. The first of each is valid and comes at least half of the time.
 const PARTS: &[&[&str]] = &[
     &["http", "https", "HTTP", "Https", "ftp", "javascript", ""],
     &["://", ":", ":/", ":///", ":\\\\", "://u@", "://u:p@", "://@"],
@@ -194,9 +197,9 @@ const PARTS: &[&[&str]] = &[
     ],
 ];
 
-/// What is accepted here must not be refused later, when its submitter is gone.
+/// A URL that is accepted here must not be refused later, when its submitter is gone.
 #[tokio::test]
-async fn a_url_that_is_taken_is_one_to_the_product() {
+async fn an_accepted_url_is_valid_to_the_product() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     let mut dice = Dice::new(4);
@@ -207,16 +210,16 @@ async fn a_url_that_is_taken_is_one_to_the_product() {
         texts.push(format!("http://example.com?{}", "a".repeat(length)));
         texts.push(format!("http://example.com/?''{}", "a".repeat(length - 6)));
     }
-    let judge = "SELECT t.url, punctual.inbox_is_url(t.url) FROM unnest($1::text[]) AS t (url)";
-    let mut taken = 0;
-    for row in client.query(judge, &[&texts]).await.unwrap() {
+    let check = "SELECT t.url, punctual.inbox_is_url(t.url) FROM unnest($1::text[]) AS t (url)";
+    let mut accepted = 0;
+    for row in client.query(check, &[&texts]).await.unwrap() {
         let (text, is_url): (&str, bool) = (row.get(0), row.get(1));
         if is_url {
-            taken += 1;
-            assert!(target_of(text).is_ok(), "{text:?} is taken, but {:?}", target_of(text));
+            accepted += 1;
+            assert!(target_of(text).is_ok(), "{text:?} is accepted, but {:?}", target_of(text));
         }
     }
-    assert!(taken > 200 && taken < 2_000, "too few good URLs to tell: {taken}");
+    assert!(accepted > 200 && accepted < 2_000, "too few or too many valid URLs: {accepted}");
     let long = format!("http://example.com/{}", "a".repeat(2_029));
     for plain in [
         "http://example.com",
@@ -236,7 +239,7 @@ fn literal(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_session_that_is_set_otherwise_changes_nothing() {
+async fn settings_of_the_session_change_nothing() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     let settings = "CREATE SCHEMA evil; CREATE FUNCTION evil.inbox_refuse(text, text) RETURNS void LANGUAGE sql AS '';
@@ -255,18 +258,18 @@ async fn a_session_that_is_set_otherwise_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_lower_limit_of_the_server_holds_for_the_next_call() {
+async fn a_lower_payload_limit_holds_for_the_next_call() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     enqueue(&client, "'t', payload => to_jsonb(repeat('x', 20000))").await;
-    let (store, judge) = (fixture.store.clone(), Arc::new(judge));
-    let taking = tokio::spawn(async move { store.receive(judge, 10_000, std::future::pending()).await });
+    let (store, validate) = (fixture.store.clone(), Arc::new(validate));
+    let taking = tokio::spawn(async move { store.receive(validate, 10_000, std::future::pending()).await });
     eventually("the limit is the server's", SOON, async || {
         let limit = fixture.number("SELECT payload_bytes FROM inbox_watch").await;
         if limit == 10_000 { Ok(()) } else { Err(limit.to_string()) }
     })
     .await;
-    let told = refused(&client, "'t', payload => to_jsonb(repeat('x', 20000))").await;
-    assert!(told.hint().unwrap().contains("10000"), "{told:?}");
+    let error = refused(&client, "'t', payload => to_jsonb(repeat('x', 20000))").await;
+    assert!(error.hint().unwrap().contains("10000"), "{error:?}");
     taking.abort();
 }

@@ -8,20 +8,20 @@ use super::super::{Migrator, ids, lease};
 use super::*;
 
 #[tokio::test]
-async fn a_task_is_there_once_its_transaction_is() {
+async fn a_row_becomes_a_task_after_its_commit() {
     let fixture = Fixture::open().await;
     let _taking = Taking::start(&fixture.store);
     let mut client = connect(&fixture.url).await;
-    let taken_back = client.transaction().await.unwrap();
-    let gone = enqueue(taken_back.client(), "'t', tenant => 'acme'").await;
-    taken_back.rollback().await.unwrap();
+    let rolled_back = client.transaction().await.unwrap();
+    let gone = enqueue(rolled_back.client(), "'t', tenant => 'acme'").await;
+    rolled_back.rollback().await.unwrap();
     let transaction = client.transaction().await.unwrap();
     let id = enqueue(transaction.client(), "'t', tenant => 'acme'").await;
-    // Other ones that were committed later are passed on meanwhile.
+    // A row that is committed later becomes a task meanwhile.
     let other = connect(&fixture.url).await;
     let later = enqueue(&other, "'t', tenant => 'acme'").await;
     until_there(&fixture.store, TENANT, later).await;
-    assert!(fixture.store.get(TENANT, vec![id]).await.unwrap()[0].is_none(), "it is there before its transaction");
+    assert!(fixture.store.get(TENANT, vec![id]).await.unwrap()[0].is_none(), "the task exists before its commit");
     transaction.commit().await.unwrap();
     let task = until_there(&fixture.store, TENANT, id).await;
     assert_eq!(ids(&lease(&fixture.store, &task, 5).await).len(), 2);
@@ -31,13 +31,13 @@ async fn a_task_is_there_once_its_transaction_is() {
 }
 
 #[tokio::test]
-async fn what_is_due_later_is_forecast() {
+async fn tasks_due_later_are_forecast() {
     let fixture = Fixture::open().await;
     let later = |enqueued: &EnqueuedTask| {
         let due_at = punctual_testkit::fixtures::at(600_000);
-        judge(enqueued).map(|new| NewTask { execute_at: due_at, due_at, ..new })
+        validate(enqueued).map(|new| NewTask { execute_at: due_at, due_at, ..new })
     };
-    let _taking = Taking::judged_by(&fixture.store, Arc::new(later));
+    let _taking = Taking::validated_by(&fixture.store, Arc::new(later));
     let client = connect(&fixture.url).await;
     for _ in 0..3 {
         let id = enqueue(&client, "'t', tenant => 'acme'").await;
@@ -48,27 +48,27 @@ async fn what_is_due_later_is_forecast() {
 }
 
 #[tokio::test]
-async fn an_open_transaction_holds_up_nobody() {
+async fn an_open_transaction_delays_no_other() {
     let fixture = Fixture::open().await;
     let _taking = Taking::start(&fixture.store);
     let mut client = connect(&fixture.url).await;
     let open = client.transaction().await.unwrap();
     let id = enqueue(open.client(), "'test.work', tenant => 'acme', idempotency_key => 'k'").await;
-    // The same lane, the same key, through the store: at once, and not after a lock was waited for.
+    // The same lane and key through the store: the insert does not wait for a lock.
     let inserted = tokio::time::timeout(Duration::from_secs(3), fixture.insert(task().key("k", 1))).await;
     let first = inserted.expect("the insert waits for the open transaction");
     fixture.store.upkeep(punctual_testkit::fixtures::START).await.unwrap();
     let other = connect(&fixture.url).await;
     enqueue(&other, "'test.work', tenant => 'acme'").await;
     open.commit().await.unwrap();
-    // Its key is another's by now: it is told, and not made a second task.
+    // Its key belongs to another task by now, so the row is refused.
     let refused = eventually("it was refused", SOON, async || {
         let rows = fixture.sql("SELECT id, reason FROM inbox_refused").await;
         rows.into_iter().next().ok_or_else(|| "nothing was refused".to_owned())
     })
     .await;
     assert_eq!(refused[0].as_deref(), Some(id.uuid().to_string().as_str()));
-    assert!(refused[1].as_ref().unwrap().ends_with(&format!("used meanwhile for something else, {}", first.id)));
+    assert!(refused[1].as_ref().unwrap().ends_with(&format!("used meanwhile for another submission, {}", first.id)));
     assert_eq!(fixture.number("SELECT count(*) FROM inbox_keys").await, 0, "the key is free again");
 }
 
@@ -80,15 +80,15 @@ async fn a_key_makes_one_task() {
     let open = client.transaction().await.unwrap();
     let first = enqueue(open.client(), arguments).await;
     assert_eq!(enqueue(open.client(), arguments).await, first, "in the same transaction");
-    // Another one waits for it, and then finds what it is.
+    // Another transaction waits for it, and then finds the same task.
     let waiting = tokio::spawn(async move { (enqueue(&other, arguments).await, other) });
     until_waiting_for_a_lock(&fixture).await;
     open.commit().await.unwrap();
     let (again, other) = waiting.await.unwrap();
     assert_eq!(again, first);
-    let told = refused(&other, "'t', payload => '{\"a\": 2}', tenant => 'acme', idempotency_key => 'k'").await;
-    assert_eq!(told.code().code(), "23505");
-    assert!(told.message().contains(&first.to_string()), "{told:?}");
+    let error = refused(&other, "'t', payload => '{\"a\": 2}', tenant => 'acme', idempotency_key => 'k'").await;
+    assert_eq!(error.code().code(), "23505");
+    assert!(error.message().contains(&first.to_string()), "{error:?}");
     enqueue(&other, "'t', tenant => 'other', idempotency_key => 'k'").await;
     // The same once it has become a task.
     let taking = Taking::start(&fixture.store);
@@ -96,11 +96,11 @@ async fn a_key_makes_one_task() {
     assert_eq!(enqueue(&other, arguments).await, first);
     drop(taking);
     assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 2);
-    // One of the store's own is known too, but not what it was.
+    // A key that was used through the store is known too, but not its submission.
     let own = fixture.insert(task().key("own", 1)).await;
-    let told = refused(&other, "'t', tenant => 'acme', idempotency_key => 'own'").await;
-    assert_eq!(told.code().code(), "23505");
-    assert!(told.message().contains(&own.id.to_string()), "{told:?}");
+    let error = refused(&other, "'t', tenant => 'acme', idempotency_key => 'own'").await;
+    assert_eq!(error.code().code(), "23505");
+    assert!(error.message().contains(&own.id.to_string()), "{error:?}");
 }
 
 #[tokio::test]
@@ -123,14 +123,14 @@ async fn an_old_snapshot_makes_no_second_task() {
     let first = enqueue(&connect(&fixture.url).await, "'t', tenant => 'acme', idempotency_key => 'k'").await;
     let _taking = Taking::start(&fixture.store);
     until_there(&fixture.store, TENANT, first).await;
-    let told = refused(&client, "'t', tenant => 'acme', idempotency_key => 'k'").await;
-    assert_eq!(told.code().code(), "40001", "{told:?}");
+    let error = refused(&client, "'t', tenant => 'acme', idempotency_key => 'k'").await;
+    assert_eq!(error.code().code(), "40001", "{error:?}");
 }
 
-/// A row that makes no sense, one that is too much for the judge, and one whose id is there: none
-/// holds up the others.
+/// An invalid row, one that makes the validator panic, and one whose id exists: none holds up the
+/// others.
 #[tokio::test]
-async fn a_bad_row_is_put_aside() {
+async fn a_bad_row_is_refused() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
     let known = fixture.insert(task()).await;
@@ -147,7 +147,7 @@ async fn a_bad_row_is_put_aside() {
     let _taking = Taking::start(&fixture.store);
     until_there(&fixture.store, TENANT, good).await;
     until_there(&fixture.store, TENANT, last).await;
-    let rows = eventually("three are put aside", SOON, async || {
+    let rows = eventually("three are refused", SOON, async || {
         let rows = fixture.sql("SELECT id, reason FROM inbox_refused ORDER BY reason").await;
         if rows.len() == 3 { Ok(rows) } else { Err(format!("{rows:?}")) }
     })
@@ -157,11 +157,11 @@ async fn a_bad_row_is_put_aside() {
         row.unwrap_or_else(|| panic!("{rows:?}"))[1].clone().unwrap()
     };
     assert_eq!(reason(bad.uuid()), "it is bad");
-    assert!(reason(panic.uuid()).contains("could not be judged"));
+    assert!(reason(panic.uuid()).contains("could not be validated"));
     assert!(reason(twice).contains("23505"), "{rows:?}");
     assert_eq!(fixture.number("SELECT count(*) FROM inbox").await, 0);
     fixture.assert_counts().await;
-    // Its key can be used again, and it can be put back as docs/sql.md says.
+    // Its key can be used again, and the row can be put back as docs/sql.md says.
     enqueue(&client, "'good', tenant => 'acme', idempotency_key => 'k'").await;
     let back = format!(
         "WITH again AS (DELETE FROM punctual.inbox_refused WHERE id = '{}' RETURNING *)
@@ -172,7 +172,11 @@ async fn a_bad_row_is_put_aside() {
     fixture.sql(&back).await;
     eventually("it is refused again, for its key", SOON, async || {
         let reason = fixture.sql(&format!("SELECT reason FROM inbox_refused WHERE id = '{}'", bad.uuid())).await;
-        if format!("{reason:?}").contains("used meanwhile for the same") { Ok(()) } else { Err(format!("{reason:?}")) }
+        if format!("{reason:?}").contains("used meanwhile for the same submission") {
+            Ok(())
+        } else {
+            Err(format!("{reason:?}"))
+        }
     })
     .await;
 }
@@ -181,7 +185,7 @@ async fn a_bad_row_is_put_aside() {
 async fn many_nodes_take_each_row_once() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
-    // Before there is anybody to take them, in one transaction and in many.
+    // Before any node takes them, in one transaction and in many.
     let many = "SELECT punctual.enqueue('t', to_jsonb(n), tenant => 'acme') FROM generate_series(1, 2000) AS n";
     client.batch_execute(many).await.unwrap();
     let other = open(&fixture.url, NodeId::new(8)).await;
@@ -216,9 +220,9 @@ async fn large_rows_are_taken_a_few_at_a_time() {
     assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 150);
 }
 
-/// The database goes away in the middle: everything that was committed becomes a task, once.
+/// Every committed row becomes a task, once.
 #[tokio::test]
-async fn a_restarted_database_is_waited_for() {
+async fn rows_are_taken_after_a_restart_of_the_database() {
     let mut fixture = Fixture::open().await;
     let _taking = Taking::start(&fixture.store);
     let client = connect(&fixture.url).await;
@@ -233,7 +237,7 @@ async fn a_restarted_database_is_waited_for() {
 }
 
 #[tokio::test]
-async fn nothing_that_waits_is_lost_by_going_down() {
+async fn migrating_down_loses_no_waiting_row() {
     let server = Postgres::start().await;
     let url = server.create_database().await;
     let database = Migrator::connect(&url).await.unwrap();
@@ -276,27 +280,30 @@ async fn old_keys_and_refusals_are_removed_a_few_at_a_time() {
         removed.push(fixture.store.prune_inbox(before, 3).await.unwrap());
     }
     assert_eq!(removed, [6, 6, 2, 0]);
-    assert_eq!(fixture.number("SELECT count(*) FROM inbox_keys").await, 4, "three young ones, and what still waits");
+    assert_eq!(
+        fixture.number("SELECT count(*) FROM inbox_keys").await,
+        4,
+        "three young keys, and one that still waits"
+    );
 }
 
 async fn until_waiting_for_a_lock(fixture: &Fixture) {
-    eventually("somebody waits", SOON, async || {
+    eventually("a session waits", SOON, async || {
         let waiting = fixture.number("SELECT count(*) FROM pg_locks WHERE NOT granted").await;
-        if waiting > 0 { Ok(()) } else { Err("nobody does".to_owned()) }
+        if waiting > 0 { Ok(()) } else { Err("no session waits".to_owned()) }
     })
     .await;
 }
 
-/// Where much is enqueued nobody has to notify, which would have everybody commit one after the
-/// other.
+/// Submitters to a busy inbox need not notify, which would make them commit one at a time.
 #[tokio::test]
 async fn a_busy_inbox_is_watched() {
     let fixture = Fixture::open().await;
     let _taking = Taking::start(&fixture.store);
-    let told = || {
+    let watched = || {
         fixture.number("SELECT (watched_until > extract(epoch FROM clock_timestamp()) * 1000)::int FROM inbox_watch")
     };
-    assert_eq!(told().await, 0);
+    assert_eq!(watched().await, 0);
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let url = fixture.url.clone();
@@ -307,7 +314,7 @@ async fn a_busy_inbox_is_watched() {
             }
         });
     }
-    eventually("it is watched", SOON, async || if told().await == 1 { Ok(()) } else { Err("it is not".to_owned()) })
+    eventually("it is watched", SOON, async || if watched().await == 1 { Ok(()) } else { Err("it is not".to_owned()) })
         .await;
     callers.join_all().await;
     eventually("all have become tasks", SOON, async || {
@@ -319,7 +326,7 @@ async fn a_busy_inbox_is_watched() {
     eventually(
         "the watch is over",
         SOON,
-        async || if told().await == 0 { Ok(()) } else { Err("it is not".to_owned()) },
+        async || if watched().await == 0 { Ok(()) } else { Err("it is not".to_owned()) },
     )
     .await;
 }
