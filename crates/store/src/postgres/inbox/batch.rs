@@ -70,7 +70,7 @@ impl Batches<'_> {
             Err(fault) => fault,
         };
         self.undo(fault).await?;
-        // PostgreSQL refuses one of them: each is tried by itself.
+        // PostgreSQL refused one of them: each is tried alone.
         for id in &ids {
             let Err(fault) = self.attempt(InboxRows::One(*id), &mut Vec::new()).await else { continue };
             let reason = self.undo(fault).await?;
@@ -79,7 +79,7 @@ impl Batches<'_> {
         Ok(TakenPart::Some)
     }
 
-    /// Rolls back. Returns the fault of the rows; fails if the fault is another one.
+    /// Rolls back. Returns the reason if the rows caused the fault; fails otherwise.
     async fn undo(&mut self, fault: Fault) -> Result<String, Fault> {
         self.writer.forget();
         if fault.breaks_connection() {
@@ -136,7 +136,7 @@ impl Batches<'_> {
         Ok(found)
     }
 
-    /// The tasks of the rows, and every row with the reason if it makes none.
+    /// The tasks of the rows, and the ids of all rows, with a reason where there is no task.
     fn validate(&self, rows: &[Row]) -> (Vec<NewTask>, Vec<(Uuid, Option<String>)>) {
         let (mut tasks, mut settled) = (Vec::new(), Vec::new());
         for row in rows {
@@ -148,7 +148,8 @@ impl Batches<'_> {
             };
             // A row that makes the validator panic would do so on every node, again and again.
             let validated = catch_unwind(AssertUnwindSafe(|| (self.validate)(&enqueued)));
-            let validated = validated.unwrap_or_else(|_| Err("it could not be judged; the log says more".to_owned()));
+            let validated =
+                validated.unwrap_or_else(|_| Err("it could not be validated; the log says more".to_owned()));
             settled.push((enqueued.id.uuid(), validated.map(|task| tasks.push(task)).err()));
         }
         (tasks, settled)
@@ -169,7 +170,7 @@ impl Batches<'_> {
         submitted_before(&self.writer.session, tasks).await
     }
 
-    /// Removes rows from the inbox; those with a reason are put aside.
+    /// Removes rows from the inbox; those with a reason move to `inbox_refused`.
     async fn settle(&self, settled: &[(Uuid, Option<String>)]) -> Result<(), Fault> {
         let (ids, reasons): (Vec<Uuid>, Vec<Option<&str>>) =
             settled.iter().map(|(id, reason)| (*id, reason.as_deref())).unzip();
@@ -204,9 +205,11 @@ fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(U
                 new.push(place);
                 continue;
             }
-            SubmissionVerdict::Replay(first) => format!("its idempotency key was used meanwhile for the same, {first}"),
+            SubmissionVerdict::Replay(first) => {
+                format!("its idempotency key was used meanwhile for the same submission, {first}")
+            }
             SubmissionVerdict::KeyReused(first) => {
-                format!("its idempotency key was used meanwhile for something else, {first}")
+                format!("its idempotency key was used meanwhile for another submission, {first}")
             }
             SubmissionVerdict::UnknownDependency(missing) => {
                 format!("it depends on {missing}, and there is no such task")
@@ -230,8 +233,8 @@ fn found(rows: &[Row]) -> TakenPart {
     }
 }
 
-/// Whether the content of a row causes it, so that it would come again: a value that does not fit,
-/// or exists already.
+/// Whether the content of a row caused the fault, so that a retry fails too: a value that does not
+/// fit, or exists already.
 fn is_of_the_rows(fault: &Fault) -> bool {
     fault.code().is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.code().starts_with(class)))
 }
