@@ -43,11 +43,11 @@ const PARAMETERS: [&str; 20] = [
 ];
 
 /// The error for a URL that the driver would split in the wrong places. It shows no part of the
-/// URL, which may be a part of the password.
-const UNESCAPED: &str = "it cannot be told where its password ends and its host begins; write an @ that is part of the user \
+/// URL, since that may be part of the password.
+const UNESCAPED: &str = "it is unclear where its password ends and its host begins; write an @ that is part of the user \
                          or the password as %40, a / as %2F, a : as %3A and a ? as %3F";
 
-/// A connection, which a task must drive.
+/// A connection; a task must drive it.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// The address of a database (see the module).
@@ -109,7 +109,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Whether it may be the name of a host, and not a piece of a password.
+/// Whether it may be the name of a host, rather than part of a password.
 fn is_name(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => name.chars().all(|one| one.is_alphanumeric() || "-._:%".contains(one)),

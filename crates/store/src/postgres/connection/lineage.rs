@@ -24,12 +24,12 @@ impl Lineage {
         let mut newest = self.0.lock();
         match *newest {
             Some(known) if known.system != server.system => Err(format!(
-                "another PostgreSQL answers at this address than before (its system identifier is {}, not {})",
+                "a different PostgreSQL answers at this address than before (its system identifier is {}, not {})",
                 server.system, known.system
             )),
             Some(known) if known.timeline > server.timeline => Err(format!(
-                "a PostgreSQL answers that another one has taken over from (its timeline is {}, the newest is {}): it must \
-                 not be written to; end it, or make it a standby of the other",
+                "the PostgreSQL that answers was replaced by a newer primary (its timeline is {}, the newest is {}): it must \
+                 not be written to; stop it, or make it a standby of the newer one",
                 server.timeline, known.timeline
             )),
             _ => {
@@ -51,7 +51,7 @@ mod tests {
         assert!(lineage.admit(server(7, 1)).is_ok() && lineage.admit(server(7, 1)).is_ok());
         assert!(lineage.admit(server(7, 3)).is_ok());
         assert!(lineage.admit(server(7, 1)).unwrap_err().contains("its timeline is 1, the newest is 3"));
-        assert!(lineage.admit(server(8, 9)).unwrap_err().contains("another PostgreSQL answers"));
+        assert!(lineage.admit(server(8, 9)).unwrap_err().contains("a different PostgreSQL answers"));
         assert!(lineage.admit(server(7, 3)).is_ok());
     }
 }

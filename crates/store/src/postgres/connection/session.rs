@@ -61,11 +61,11 @@ impl Session {
         Self::open_listening(address, statements, |_| {}).await
     }
 
-    /// The same; `hear` gets the server's notifications and notices.
+    /// The same; `receive` gets the server's notifications and notices.
     pub(crate) async fn open_listening(
         address: &Address,
         statements: &[Sql],
-        mut hear: impl FnMut(AsyncMessage) + Send + 'static,
+        mut receive: impl FnMut(AsyncMessage) + Send + 'static,
     ) -> Result<Self, Fault> {
         let (client, mut connection) = address.connect(configure).await?;
         let (alive, over) = watch::channel(());
@@ -73,7 +73,7 @@ impl Session {
             let _alive = alive;
             while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
                 match message {
-                    Ok(message) => hear(message),
+                    Ok(message) => receive(message),
                     Err(error) => {
                         debug!(%error, "a connection to PostgreSQL ended; its user reconnects");
                         return;

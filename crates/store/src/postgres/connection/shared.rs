@@ -2,7 +2,7 @@
 //!
 //! Reads, leases and the registry use them. Every call is a statement or a few, each a transaction
 //! of its own. So a call that is dropped leaves nothing behind, and many calls can be pipelined on
-//! one connection. A lost connection is opened again by the next call.
+//! one connection. The next call reopens a lost connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

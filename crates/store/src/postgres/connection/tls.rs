@@ -62,7 +62,7 @@ impl TlsMode {
 pub(crate) fn connector(mode: TlsMode, roots: Option<&str>) -> Result<MakeRustlsConnect, String> {
     let check = match (mode, roots) {
         (TlsMode::Disable | TlsMode::Prefer, Some(_)) => {
-            return Err("sslrootcert is of use with sslmode=verify-full, verify-ca or require only".to_owned());
+            return Err("sslrootcert works only with sslmode=verify-full, verify-ca or require".to_owned());
         }
         (TlsMode::VerifyCa | TlsMode::VerifyFull, None) => {
             let advice = "needs sslrootcert=FILE, the root of the server's certificate, or sslrootcert=system";
@@ -85,7 +85,7 @@ pub(crate) fn connector(mode: TlsMode, roots: Option<&str>) -> Result<MakeRustls
 fn config(provider: Arc<CryptoProvider>, verifier: Arc<Verifier>) -> ClientConfig {
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("invariant: the provider knows the versions that are safe")
+        .expect("invariant: the provider supports the safe versions")
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
@@ -184,7 +184,7 @@ pub(crate) enum Refusal {
     Certificate(String),
 }
 
-/// Why TLS was refused, if the connection failed by that.
+/// Why TLS was refused, if that is why the connection failed.
 pub(crate) fn refusal(error: &tokio_postgres::Error) -> Option<Refusal> {
     let source = std::error::Error::source(error)?;
     if source.to_string() == "server does not support TLS" {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(refused("verify-full", None), format!("sslmode=verify-full {needs}"));
         assert_eq!(refused("verify-ca", None), format!("sslmode=verify-ca {needs}"));
         for mode in ["disable", "prefer"] {
-            assert!(refused(mode, Some("root.crt")).starts_with("sslrootcert is of use with"));
+            assert!(refused(mode, Some("root.crt")).starts_with("sslrootcert works only with"));
         }
         assert_eq!(refused("require", Some("system")), "sslrootcert=system needs sslmode=verify-full");
     }
