@@ -297,8 +297,8 @@ impl TransactionEnd {
         self.lanes.iter().zip(states).zip(&self.tasks).map(|((lane, state), tasks)| (*lane, state, *tasks))
     }
 
-    /// Writes all of it and commits. The statements are sent at once, behind what the caller has
-    /// sent. Fails with what the connection was lost by if the commit is in doubt.
+    /// Writes all of it and commits. The statements are sent at once, behind those of the caller.
+    /// If the connection is lost, the commit is in doubt.
     pub(crate) async fn commit(&self, session: &Session) -> Result<FirstNotes, Fault> {
         let counts = async {
             if !self.lanes.is_empty() {

@@ -1,8 +1,8 @@
 //! Tasks in doubt: the connection broke before the commit of their claim or start was answered.
 //!
-//! The caller got an error, so nobody runs such a task, but the row may say that it is held. It is
-//! given back as soon as it is seen to be held by that very claim. The transaction may still
-//! commit until the server notices the lost connection, so the row is looked at more than once.
+//! The caller got an error, so no worker runs such a task, but the row may say that it is held. It
+//! is given back once the row shows the hold of that very claim. The transaction may still commit
+//! until the server notices the lost connection, so the row is polled.
 
 use std::sync::Arc;
 use std::time::Duration;

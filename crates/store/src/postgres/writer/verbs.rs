@@ -27,8 +27,7 @@ pub(crate) struct WriteJob<I, A> {
 /// Jobs of one verb.
 pub(crate) type Jobs<I, A> = Vec<WriteJob<I, A>>;
 
-/// Makes everything that there is once for each verb, from one list of
-/// `field, Variant: item => answer, slots`.
+/// Generates the code for each verb from one list of `field, Variant: item => answer, slots`.
 macro_rules! write_verbs {
     ($($field:ident, $variant:ident: $item:ty => $answer:ty, $slots:ident;)+) => {
         /// The name of a verb.
@@ -100,8 +99,8 @@ write_verbs! {
     advance, Advance: LedAdvances => Option<Vec<Advanced>>, one;
 }
 
-/// One writer at a time. Of two that claim, one would skip the rows the other has locked, and to
-/// skip a row costs as much as to take it.
+/// One writer at a time. Of two concurrent claims, one would skip the rows that the other has
+/// locked, and skipping a row costs as much as taking it.
 const fn one(_some: usize) -> usize {
     1
 }
@@ -136,8 +135,8 @@ impl<I, A> VerbQueue<I, A> {
         allowed.filter_map(|size| Some((self.jobs.front(size)?.since, size))).min()
     }
 
-    /// Takes jobs of a size up to a limit. Jobs whose callers have gone are dropped: they have not
-    /// happened.
+    /// Takes jobs of a size up to a limit. Jobs whose callers are gone are dropped without an
+    /// effect.
     fn take(&mut self, size: Size, limit: BatchLimit) -> Jobs<I, A> {
         self.at_work[size as usize] += 1;
         debug_assert!(self.at_work.iter().sum::<usize>() <= self.slots + 1, "a verb stays within its slots");

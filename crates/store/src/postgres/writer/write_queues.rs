@@ -1,10 +1,10 @@
 //! The bounded queues between the callers and the writers, one for each verb.
 //!
 //! How a batch is chosen: a free writer takes the verb whose first job has waited longest, and many
-//! jobs of that verb at once. A verb has a few slots, so that a flood of submissions never has all
-//! writers. Small jobs are done apart from large ones, and one writer is kept for them: a small
-//! call does not wait for the thousands of another caller. A caller withdraws a job that no writer
-//! has taken in time.
+//! jobs of that verb at once. A verb has a few slots, so a flood of submissions leaves one of four
+//! writers free. Small jobs are kept apart from large ones, and one writer is kept for them: a
+//! small call does not wait for the thousands of rows of another caller. A caller withdraws a job
+//! that no writer has taken in time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ struct QueuesState {
 pub(crate) type Choose<I, A> = fn(&mut VerbQueues) -> &mut VerbQueue<I, A>;
 
 impl WriteQueues {
-    /// Queues for so many writers. One writer is always left that does not insert.
+    /// Queues for this many writers. Of four or more, at least one is never inserting.
     pub(crate) fn new(bounds: QueueBounds, limit: BatchLimit, patience: Duration, writers: usize) -> Self {
         let spare = writers.saturating_sub(1);
         let verbs = VerbQueues::new(spare.clamp(1, 2));
@@ -117,7 +117,7 @@ impl WriteQueues {
         Some((batch, WriterSlot { queues: Arc::clone(self), verb, size }))
     }
 
-    /// Refuses further calls; what waits is still taken.
+    /// Refuses further calls; waiting ones are still served.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.wake.notify_one();
@@ -128,7 +128,7 @@ impl WriteQueues {
         self.state.lock().closed
     }
 
-    /// Refuses further calls and drops what waits: no writer is left to take it.
+    /// Refuses further calls and drops the waiting ones: no writer is left to serve them.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -173,7 +173,7 @@ mod tests {
         Arc::new(WriteQueues::new(bounds, limit, Duration::from_mins(1), writers))
     }
 
-    /// Puts a call in, which is about so many rows.
+    /// Queues a call of this many rows.
     async fn put(queues: &Arc<WriteQueues>, verb: Kind, rows: usize) {
         let waits = Arc::clone(queues);
         tokio::spawn(async move {
@@ -195,7 +195,7 @@ mod tests {
         Start,
     }
 
-    /// What a writer would take now: which verb, how many jobs.
+    /// What a writer would take now: the verb and the number of jobs.
     fn take(queues: &Arc<WriteQueues>) -> Option<(&'static str, usize, WriterSlot)> {
         match pin!(queues.take()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some((WriteBatch::Review(jobs), slot))) => Some(("review", jobs.len(), slot)),
