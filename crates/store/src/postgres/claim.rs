@@ -1,9 +1,9 @@
 //! Claims due tasks.
 //!
-//! One statement locks and reads due tasks in the lanes of all claims and skips rows that others
-//! have locked. The state machine makes the changes; another statement writes them. A claim whose
-//! node has lost a partition that it names (`terms`) takes nothing. No claim takes more than the
-//! limits of its queues allow (`limits`).
+//! One statement locks and reads due tasks in the lanes of all claims and skips rows that other
+//! transactions have locked. The state machine makes the changes; another statement writes them. A
+//! claim whose node has lost a partition that it names (`terms`) takes nothing. No claim takes more
+//! than the limits of its queues allow (`limits`).
 
 pub(crate) mod held_rows;
 mod pick;
@@ -100,7 +100,7 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
     for range in begins.into_keys() {
         writer.shared.cursors.taken(range, picker.streams.get(&range).and_then(|stream| stream.used));
     }
-    // The new owner may have skipped rows that were locked here in vain.
+    // The new owner may have skipped rows that were locked here and not taken.
     writer.shared.notifier.note_waiting(&picker.left(), now);
     quarantine::put_away(writer, &picker.unreadable).await?;
     Ok(answer(claims, picker, written, lost))
@@ -113,7 +113,7 @@ fn begin(writer: &Writer, need: &Need, begins: &mut HashMap<LaneRange, Place>) {
     }
 }
 
-/// Locks and reads the needed rows, each lane behind its last row that was read.
+/// Locks and reads the needed rows. Each lane continues behind its last row that was read.
 async fn read(
     session: &Session,
     picker: &Picker<'_>,
@@ -197,7 +197,7 @@ async fn write(
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
     let (session, allowances) = (&writer.session, &picker.allowances);
-    // All rows are locked, so that no write can fail its condition: everything is sent at once.
+    // All rows are locked, so no write can fail its condition: everything is sent at once.
     let (written, spent, payloads, next_due, committed) = tokio::join!(
         biased;
         held_rows::write(session, &takes),
@@ -223,7 +223,7 @@ async fn write(
     let mut tasks = Vec::with_capacity(taken.len());
     for (picked, (_, change)) in picker.taken.iter_mut().zip(taken) {
         let mut task = std::mem::replace(&mut picked.due.task, Err(crate::columns::Unreadable("task")))
-            .expect("invariant: what was picked could be read");
+            .expect("invariant: picked rows are readable");
         if picked.due.is_large() {
             let Some(payload) = payloads.remove(&picked.due.id) else {
                 picker.unreadable.push((picked.due.id, "payload"));

@@ -3,8 +3,7 @@
 //! Every claim takes a shared advisory lock for its queues and then locks their rows in `gates`,
 //! which most queues do not have. A change of a queue takes the advisory lock exclusively: claims
 //! under way end first, and later claims see the change. The held tasks of a queue are counted
-//! under the lock of its row. Only claims increase that number, so that the count is never too
-//! small.
+//! under the lock of its row. Only claims increase that number, so the count is never too small.
 //!
 //! [`LimitsCache`] is what this process has seen of the limits. It saves reads where nothing is
 //! limited and may be out of date. Only a queue that this process cannot read is paused by the
@@ -119,7 +118,7 @@ pub(crate) struct ClaimedQueues {
     tenants: Vec<String>,
     queues: Vec<String>,
     shares: BTreeSet<u16>,
-    /// Those of them that count as paused, since this process cannot read their settings.
+    /// Queues that count as paused, because this process cannot read their settings.
     unreadable: Vec<(String, String)>,
     /// Whether one of them is known to be limited.
     pub is_limited: bool,
@@ -148,7 +147,7 @@ impl ClaimedQueues {
         Self { tenants, queues, shares, unreadable, is_limited }
     }
 
-    /// How the transaction begins: with the shared locks of its queues.
+    /// The SQL that begins the transaction and takes the shared locks of its queues.
     pub(crate) fn begin(&self) -> String {
         let mut text = "BEGIN".to_owned();
         for (nth, share) in self.shares.iter().enumerate() {
@@ -159,7 +158,7 @@ impl ClaimedQueues {
         text
     }
 
-    /// Locks and reads the limits that there are. A queue that is not readable counts as paused.
+    /// Locks and reads the limits of these queues. An unreadable queue counts as paused.
     pub(crate) async fn lock(&self, session: &Session) -> Result<Vec<LockedLimits>, Fault> {
         if self.tenants.is_empty() {
             return Ok(Vec::new());
@@ -180,8 +179,8 @@ impl ClaimedQueues {
     }
 }
 
-/// How a change of a queue begins. It waits for the claims under way, which last milliseconds
-/// unless their node is frozen. Claims that come meanwhile wait for it.
+/// The SQL that begins a change of a queue. It waits for the claims under way, which last
+/// milliseconds unless their node is frozen. Later claims wait for the change.
 pub(crate) fn begin_change(tenant: &str, queue: &str) -> String {
     let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
     let key = LaneKey { tenant, queue, kind: String::new(), priority: 0, route: Route::Pull };
@@ -230,7 +229,7 @@ pub(crate) struct Allowances {
 }
 
 impl Allowances {
-    /// Those of the limits that were locked, for these lanes.
+    /// What the locked limits allow, for these lanes.
     pub(crate) async fn of(
         session: &Session,
         seen: &LimitsCache,
@@ -288,7 +287,7 @@ impl Allowances {
     }
 }
 
-/// How many tasks of each queue are held. The limits are locked, so that no claim increases it.
+/// How many tasks of each queue are held. The limits are locked, so no claim increases them.
 async fn running(session: &Session, found: &[LockedLimits]) -> Result<Vec<u64>, Fault> {
     let mut running = vec![0; found.len()];
     let limited: Vec<usize> = (0..found.len()).filter(|place| found[*place].limits.max_concurrency.is_some()).collect();

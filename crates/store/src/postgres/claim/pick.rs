@@ -178,8 +178,7 @@ impl<'a> Picker<'a> {
         self.refused[claim] = true;
     }
 
-    /// If a claim was refused: the first row of each lane that was read in vain, and when it is
-    /// due.
+    /// If a claim was refused: the first unused row of each lane, and when it is due.
     pub(crate) fn left(&self) -> Vec<(i64, i64)> {
         let any = self.refused.contains(&true);
         let first = |(range, stream): (&LaneRange, &LaneRows)| Some((range.lane, stream.rows.front()?.place.0));

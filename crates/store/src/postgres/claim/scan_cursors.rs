@@ -7,7 +7,7 @@
 //! A cursor goes back when a task is put before it, by this process or, after a notification, by
 //! another. A cursor may still be too far ahead, for example after a skipped row was given back.
 //! `audit` finds that by reading the fronts of the lanes every few seconds: such a task is late,
-//! never lost. A claim that takes only what is due from an instant on has a cursor of its own.
+//! never lost. A claim with a lower bound of `due_at` has a cursor of its own.
 
 pub(crate) mod audit;
 
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// A place in a lane: due instant and number of submission.
 pub(crate) type Place = (i64, i64);
 
-/// What is due in a lane from an instant on; mostly all of it.
+/// The tasks of a lane that are due from an instant on; mostly all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LaneRange {
     pub lane: i64,
@@ -38,12 +38,11 @@ impl LaneRange {
 /// Behind everything.
 const END: Place = (i64::MAX, i64::MAX);
 
-/// How often the front of a lane is audited: of one from which tasks were taken, and of a quiet
-/// one.
+/// How often the front of a lane is audited if tasks were taken from it, and if it is quiet.
 const BUSY_AUDIT_INTERVAL: Duration = Duration::from_secs(2);
 const QUIET_AUDIT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Slow audits of a lane take at most one part in this many of the time.
+/// Slow audits of a lane take at most 1/`AUDIT_SHARE` of the time.
 const AUDIT_SHARE: u32 = 50;
 
 /// Lanes whose audit takes longer are audited one by one.
@@ -301,7 +300,7 @@ mod tests {
         cursors.doubt_all();
         cursors.wait_for_doubt().await;
         assert_eq!(cursors.to_audit(1).len(), 2);
-        assert_eq!(cursors.begin(ONE), (5, 7), "it counts meanwhile");
+        assert_eq!(cursors.begin(ONE), (5, 7), "it is used until the audit");
     }
 
     #[tokio::test(start_paused = true)]
@@ -311,7 +310,7 @@ mod tests {
         cursors.begin(TWO);
         assert!(cursors.to_audit(10).is_empty(), "not yet");
         tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
-        assert_eq!(cursors.to_audit(10), [[1]], "from the other nothing was taken");
+        assert_eq!(cursors.to_audit(10), [[1]], "nothing was taken from the other");
         cursors.audited(&[1], Duration::ZERO);
         tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
         assert!(cursors.to_audit(10).is_empty(), "it is quiet");

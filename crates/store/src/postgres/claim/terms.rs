@@ -24,7 +24,7 @@ pub(crate) struct Terms {
 pub(crate) type OwnedTerms = HashSet<(i32, i64)>;
 
 impl Terms {
-    /// All that the claims name.
+    /// The terms that the claims name.
     pub(crate) fn of(claims: &[Claim]) -> Self {
         let named: BTreeSet<(i32, i64)> = claims.iter().flat_map(named).map(columns).collect();
         let (numbers, terms) = named.into_iter().unzip();
@@ -36,7 +36,7 @@ impl Terms {
         self.numbers.is_empty()
     }
 
-    /// Locks the terms that the node owns. Without any there is no statement.
+    /// Locks the terms that the node owns. Sends no statement if there are none.
     pub(crate) async fn hold(&self, session: &Session, node: NodeId) -> Result<OwnedTerms, Fault> {
         if self.is_empty() {
             return Ok(OwnedTerms::new());
