@@ -220,7 +220,7 @@ impl PostgresStore {
         self.shared.listener.subscribe()
     }
 
-    /// How far the read store is behind; none if there is none, or it does not answer.
+    /// The lag of the read store; none without a read store, or if it does not answer.
     pub fn read_store_lag(&self) -> Option<Duration> {
         self.standby()?.lag()
     }
@@ -330,8 +330,8 @@ impl Drop for Shared {
     }
 }
 
-/// The slots of `counts` that the writers of a node use. Most other nodes use other slots, so that
-/// writers rarely wait for each other. The upkeep gathers all slots under zero.
+/// The slots of `counts` that the writers of a node use. Most other nodes use other slots, so
+/// writers rarely wait for each other. The upkeep merges all slots into slot zero.
 fn slots(node: NodeId, writers: usize) -> impl Iterator<Item = i32> {
     const NODES: u64 = 256;
     let first = i32::try_from(node.number() % NODES).unwrap_or_default() * 64 + 1;

@@ -46,7 +46,7 @@ pub(crate) async fn apply_as(writer: &mut Writer, calls: &[LeaderChanges]) -> Re
     Ok(vec![Some(write(writer, changes, &lanes, true).await?)])
 }
 
-/// Writes the changes and commits. A transaction that has not begun begins with the first of them.
+/// Writes the changes and commits. `has_begun`: the caller has begun the transaction.
 async fn write(
     writer: &mut Writer,
     changes: &[(TaskId, Change)],
@@ -59,7 +59,7 @@ async fn write(
     done.resize_with(changes.len(), || None);
     let mut stood: HashMap<Uuid, LaneInstant> = HashMap::new();
     if let [step] = steps.as_slice()
-        && !step.moves_what_waits(changes)
+        && !step.moves_waiting_tasks(changes)
     {
         let (begun, written) = tokio::join!(biased; begin(writer), step.write(writer, changes, lanes));
         begun?;
@@ -104,7 +104,7 @@ fn steps(changes: &[(TaskId, Change)]) -> Vec<ApplyStep> {
 impl ApplyStep {
     /// Whether the effects depend on where the tasks were before: they may leave the minute, or the
     /// lane, in which they waited.
-    fn moves_what_waits(&self, changes: &[(TaskId, Change)]) -> bool {
+    fn moves_waiting_tasks(&self, changes: &[(TaskId, Change)]) -> bool {
         let waits = |place: &usize| changes[*place].1.from == State::Pending;
         self.kind == ApplyKind::Edit || (self.kind == ApplyKind::Change && self.places.iter().any(waits))
     }
@@ -128,8 +128,8 @@ impl ApplyStep {
         }
     }
 
-    /// Records the effects of the rows that changed. `stood` has where the tasks were, and is
-    /// updated.
+    /// Records the effects of the rows that changed. `stood` has the lane and due instant of each
+    /// task before, and is updated.
     fn take_in(
         &self,
         writer: &mut Writer,
@@ -163,8 +163,8 @@ async fn lock(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<U
     Ok(rows.iter().map(|row| (row.get(0), LaneInstant::of_columns(row.get(1), row.get(2)))).collect())
 }
 
-/// The lanes to which edits of the priority move tasks, by index in the batch. Only the priority of
-/// a task's lane ever changes, so that the lanes can be made before the transaction.
+/// The lanes to which edits of the priority move tasks, by index in the batch. A task's lane
+/// changes in nothing but its priority, so the lanes can be made before the transaction.
 async fn new_lanes(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<usize, i64>, Fault> {
     let priority = |change: &Change| change.edit.as_ref().and_then(|edit| edit.priority);
     let edited = changes.iter().enumerate();

@@ -3,8 +3,8 @@
 //! Everything that talks to the server comes through here. A [`Session`] is one connection with its
 //! prepared statements. [`SharedConnections`] serve single statements of many callers at once, an
 //! [`ExclusiveConnection`] serves one transaction after the other, and every writer has a session
-//! of its own. An [`Address`] remembers the newest primary it has met: no session writes to an
-//! older one.
+//! of its own. An [`Address`] remembers the newest primary it has seen: no session writes to
+//! an older one.
 
 mod address;
 mod check;

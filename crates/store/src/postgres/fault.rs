@@ -16,7 +16,7 @@ pub(crate) enum Fault {
     NoConnection(StoreError),
     /// Another transaction removed a row between two reads.
     Vanished(String),
-    /// A stored value makes no sense.
+    /// A stored value is invalid.
     Corrupt(String),
     /// The store is closed.
     Closed,

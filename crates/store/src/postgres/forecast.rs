@@ -1,5 +1,5 @@
-//! Writes how many tasks will be due by minute, as every transaction counts them (see
-//! `forecast_tally.rs`).
+//! Writes how many tasks will be due in each minute. Every transaction counts its own changes
+//! (`forecast_tally.rs`).
 
 use super::connection::{Parameters, Session};
 use super::fault::Fault;

@@ -4,9 +4,9 @@
 //! `serve` runs [`PostgresStore::receive`] on every node that schedules or serves, with a validator
 //! that knows the rules of all submissions. It has a connection of its own, which also receives the
 //! notifications of committed submissions. Rows are locked, turned into tasks and removed in one
-//! transaction (`batch`), so that a node may die at any point. A scan finds what no notification
-//! named (`pacing`). A row that cannot become a task is put aside with the reason and never holds
-//! up others.
+//! transaction (`batch`), so a node may die at any point. A scan finds rows that no notification
+//! named (`pacing`). A row that cannot become a task moves to `inbox_refused` with the reason and
+//! never holds up others.
 
 mod batch;
 mod pacing;
@@ -112,7 +112,7 @@ impl PostgresStore {
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Fault> {
         let (announce, announced) = mpsc::channel(PENDING_TRANSACTIONS_MAX);
-        let hear = move |message| {
+        let receive = move |message| {
             if let AsyncMessage::Notification(notification) = message
                 && let Ok(transaction) = notification.payload().parse::<i64>()
             {
@@ -121,7 +121,7 @@ impl PostgresStore {
             }
         };
         let shared = Arc::clone(&self.shared.writers);
-        let session = Session::open_listening(&shared.address, OF_INBOX, hear).await?;
+        let session = Session::open_listening(&shared.address, OF_INBOX, receive).await?;
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         session.execute(Sql::InboxLimit, &[&i32::try_from(payload_bytes).unwrap_or(i32::MAX)]).await?;
         let slot = slots(shared.node, SLOTS_MAX).last().unwrap_or_default();

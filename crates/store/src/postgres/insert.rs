@@ -186,7 +186,7 @@ pub(crate) async fn write_new(writer: &mut Writer, tasks: &[NewTask], lanes: &[A
     Ok(())
 }
 
-/// Notifies dispatchers of tasks that were inserted so, after the commit.
+/// Notifies dispatchers of tasks that [`write_new`] inserted, after the commit.
 pub(crate) fn announce_new(writer: &Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
     let waiting = lanes.iter().zip(tasks).map(|(lane, task)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.collect();
@@ -291,7 +291,7 @@ async fn answer(
         SubmissionVerdict::Replay(first) => match found.get(&first) {
             Some(Ok(task)) => Ok(Inserted::Replayed(task.clone())),
             Some(Err(bad)) => Err(Fault::Corrupt(bad.describe(first))),
-            // Its history was pruned before its key. The task ran, so that it is not run again.
+            // Its history was pruned before its key. The task ran, so it is not run again.
             None => Ok(Inserted::KeyReused(first)),
         },
     })

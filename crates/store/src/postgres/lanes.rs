@@ -1,4 +1,4 @@
-//! The lanes that this process has met.
+//! The lanes that this process has seen, cached.
 //!
 //! A lane is made by a statement of its own, before the transaction that needs it. So every lane in
 //! the cache is committed.
@@ -22,7 +22,7 @@ pub(crate) struct LaneDirectory {
 }
 
 impl LaneDirectory {
-    /// A directory that caches about so many lanes.
+    /// A directory that caches about `capacity` lanes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { known: RwLock::new(LaneCache::new(capacity)) }
     }

@@ -1,8 +1,8 @@
 //! Lists tasks page by page, over the live tasks and the history at once.
 //!
 //! Newest first means greatest id first. Soonest first means by `execute_at`, then by id. Both are
-//! orders of an index, and a task keeps its place in them when it moves to the history, so that
-//! pages have neither gap nor repeat. A page checks a bounded number of rows: a page with few
+//! orders of an index, and a task keeps its place in them when it moves to the history, so pages
+//! have no gaps and repeat nothing. A page checks a bounded number of rows: a page with few
 //! matches still says where the next one begins.
 
 use punctual_core::ids::TaskId;
@@ -20,8 +20,8 @@ use super::statements::Sql;
 use crate::columns::count_column;
 use crate::listing::{self, ListedTables};
 
-/// How much work one page may be. A row that is checked costs one, one that is read [`READ`], about
-/// as long as they take. So no page takes longer than a fraction of a second.
+/// The work that one page may take: checking a row costs one, reading it [`READ`], in proportion to
+/// the time. So no page takes longer than a fraction of a second.
 const BUDGET: usize = 50_000;
 const READ: usize = 10;
 
@@ -108,7 +108,7 @@ async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usiz
     Ok(rows.into_iter().map(candidate).collect())
 }
 
-/// Adds the candidates that match. True: the page is at its end.
+/// Adds the candidates that match. Returns whether the page is complete.
 async fn take_in(
     session: &Session,
     lanes: &LaneDirectory,
@@ -129,8 +129,7 @@ async fn take_in(
     };
     let in_time = candidates.iter().position(is_late).unwrap_or(candidates.len());
     let wanted: Vec<&ListRow> = candidates[..in_time].iter().filter(fits).collect();
-    // At most as many are read at once as the page has room for, and not many that turn out not to
-    // match.
+    // In small chunks: a page needs at most `limit` rows, and a row that is read may not match.
     for some in wanted.chunks(limit.clamp(1, 100)) {
         *spent += some.len() * READ;
         let ids: Vec<TaskId> = some.iter().map(|candidate| candidate.id).collect();

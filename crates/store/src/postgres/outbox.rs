@@ -72,8 +72,8 @@ impl OutboxNotes {
         }
     }
 
-    /// The note about the ordering key alone, for a caller that follows up the end of the task
-    /// itself.
+    /// Leaves only the note about the ordering key, for a caller that follows up the end of the
+    /// task itself.
     pub(crate) fn record_turn(&mut self, effects: &Effects, row: &NotedRow) {
         if let (Some(note), Some(ordering)) = (effects.turn, row.ordering) {
             self.orderings.push(ordering);
@@ -185,10 +185,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_front_is_looked_at_first_and_then_what_is_known_of() {
+    fn the_front_is_read_before_the_known_notes() {
         let front = NoteFront::default();
         front.note(7);
-        assert_eq!(front.begin(), Some(i64::MIN), "whatever others left");
+        assert_eq!(front.begin(), Some(i64::MIN), "other nodes may have left notes");
         assert_eq!(front.begin(), None);
         front.note(9);
         front.note(8);

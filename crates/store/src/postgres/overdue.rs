@@ -25,7 +25,7 @@ use crate::columns::{count_column, node_column};
 use crate::found_tasks::FoundTasks;
 use crate::task_row::{EXPIRES_AT, ID, LEASE_EXPIRES_AT};
 
-/// Slow scans from the beginning take at most one part in this many of the time.
+/// Slow scans from the beginning take at most 1/`SHARE` of the time.
 const SHARE: u32 = 50;
 
 /// Rows that expired within this time are scanned again: they may have been committed since.
@@ -64,7 +64,7 @@ impl LowWatermark {
 }
 
 impl LowWatermarks {
-    /// Nothing was found yet.
+    /// The watermarks before the first scan.
     pub(crate) fn new(quick: Duration) -> Self {
         Self { state: Mutex::new(WatermarkState { watermark: LOWEST, lowest: HIGHEST, again: Instant::now() }), quick }
     }
@@ -84,7 +84,7 @@ impl LowWatermarks {
     }
 }
 
-/// Finds overdue tasks, each once, and rows that cannot be read.
+/// Finds overdue tasks, each once, and unreadable rows.
 pub(crate) async fn overdue(
     session: &Session,
     shared: &WriterShared,

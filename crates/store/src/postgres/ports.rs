@@ -1,4 +1,4 @@
-//! The ports that the store implements: each call goes to the writers, or through a link.
+//! The ports that the store implements: each call goes to the writers or to a connection.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, registry};
 use crate::write_queue::Weight;
 
-/// What a task takes beside its texts, roughly.
+/// About how many bytes a task takes besides its texts.
 const TASK_BYTES: usize = 512;
 
 /// How often a round is made, and the pause in between, if a claim of the last owner is still under

@@ -71,7 +71,7 @@ async fn announce(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<La
     Ok(waiting.iter().filter_map(of_lane).collect())
 }
 
-/// How these tasks finished, as far as they did.
+/// How these tasks finished. Live tasks are left out.
 async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLetterEnd>, Fault> {
     if ids.is_empty() {
         return Ok(HashMap::new());

@@ -1,11 +1,11 @@
 //! Pruning in small steps.
 //!
 //! The walks differ from SQLite's because the tables do: the history here is partitioned by month.
-//! A month that is past is dropped as a whole. Row by row, a walk removes only rows of the current
-//! month, if they are kept for less than that, and rows that are in no month. So with weeks or
-//! months to keep, hardly any row is ever deleted. Neither table has an index by time: a walk reads
-//! the rows of a month by id, the oldest first, and the keys block by block. A step continues where
-//! the last one ended; after a restart a walk begins again.
+//! A month that is past is dropped as a whole. A walk deletes single rows only of the current
+//! month, if they are kept for less than that, and rows that are in no month. So if rows are kept
+//! for weeks or months, hardly any is ever deleted. Neither table has an index by time: a walk
+//! reads the rows of a month by id, the oldest first, and the keys block by block. A step continues
+//! where the last one ended; after a restart a walk begins again.
 
 use async_trait::async_trait;
 use punctual_core::store::StoreError;
@@ -91,7 +91,7 @@ impl PostgresStore {
         let (before, most) = (before.as_millis(), count_column(limit));
         let prune = async |session: &Session| session.execute(Sql::LedgerPrune, &[&before, &most]).await;
         let removed = self.reads().call(prune).await?;
-        Ok(Pruned { removed, more: is_all(removed, limit) })
+        Ok(Pruned { removed, more: reached_limit(removed, limit) })
     }
 
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
@@ -125,7 +125,7 @@ impl PostgresStore {
             Ok((freed, blocks.first().map_or(0, |row| row.get::<_, i64>(0))))
         };
         let (freed, blocks) = self.reads().call(step).await?;
-        let next = if is_all(freed, limit) { block } else { block + STEP_BLOCKS };
+        let next = if reached_limit(freed, limit) { block } else { block + STEP_BLOCKS };
         let more = i64::from(next) < blocks;
         self.walks().lock().block = if more { next } else { 0 };
         Ok(Pruned { removed: freed + of_inbox, more })
@@ -156,8 +156,8 @@ impl PostgresStore {
         self.reads().call(walk).await
     }
 
-    /// Removes the rows that are over. Returns where the next step continues, and how many rows
-    /// were removed.
+    /// Removes the rows that finished before `before`. Returns where the next step continues, and
+    /// how many rows were removed.
     async fn remove(&self, rows: &[Row], before: Timestamp, limit: usize) -> Result<(Option<Uuid>, u64), StoreError> {
         let (mut ids, mut instants): (Vec<Uuid>, Vec<i64>) = (Vec::new(), Vec::new());
         let mut read = 0;
@@ -182,8 +182,8 @@ impl PostgresStore {
     }
 }
 
-/// Whether a step removed as many rows as it may, so that there can be more.
-fn is_all(removed: u64, limit: usize) -> bool {
+/// Whether a step removed as many rows as it may: there can be more.
+fn reached_limit(removed: u64, limit: usize) -> bool {
     usize::try_from(removed).is_ok_and(|removed| removed >= limit)
 }
 

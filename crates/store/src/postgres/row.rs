@@ -61,7 +61,7 @@ impl<'a> FromSql<'a> for Integer {
     accepts!(INT2, INT4, INT8);
 }
 
-/// The state of a column, if it is one.
+/// The state in a column, if it is valid.
 pub(crate) fn state(row: &Row, column: usize) -> Option<State> {
     State::from_code(row.get::<_, Integer>(column).0)
 }

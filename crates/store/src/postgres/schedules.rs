@@ -1,5 +1,5 @@
 //! Serves the port of schedules: single statements on the shared connections. Advances go to the
-//! writers, as everything that makes tasks does (`advance`). `portable/schedules.rs` has the calls
+//! writers, like everything that makes tasks (`advance`). `portable/schedules.rs` has the calls
 //! that both databases share.
 
 mod advance;

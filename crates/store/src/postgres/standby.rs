@@ -3,8 +3,8 @@
 //! `ports` reads `list` and `counts` from it, and nothing else. It has connections and a lane cache
 //! of its own, so that no decision depends on a standby. A check every second measures its lag
 //! (`lag`) and whether it shows a write of this node: a copy of the store that was promoted has the
-//! same identity. A standby that does not answer, is too far behind or is none any more is not
-//! asked; the primary answers instead.
+//! same identity. A standby that does not answer, is too far behind or was promoted is not asked;
+//! the primary answers instead.
 
 pub(crate) mod lag;
 
@@ -34,8 +34,7 @@ use lag::Positions;
 /// How often the standby is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For this many checks a standby that does not show this node's writes is not logged: the node has
-/// just begun.
+/// In its first checks the standby may not show the writes of a new node yet. That is not logged.
 const NEW_NODE_CHECKS: usize = 10;
 
 /// How long to wait for the standby before the primary is asked.
@@ -217,8 +216,8 @@ impl fmt::Display for StandbyProblem {
             StandbyProblem::Away(reason) => write!(f, "is away ({reason})"),
             StandbyProblem::Forbidden(reason) => write!(
                 f,
-                "cannot be read ({reason}); unless the schema has yet to arrive there its user lacks rights, to be given on \
-                 the store: GRANT USAGE ON SCHEMA punctual, GRANT SELECT ON ALL TABLES IN SCHEMA punctual"
+                "cannot be read ({reason}); unless the schema has yet to arrive there, its user lacks rights; on the store, \
+                 run GRANT USAGE ON SCHEMA punctual, GRANT SELECT ON ALL TABLES IN SCHEMA punctual"
             ),
             StandbyProblem::Behind { lag, most } => {
                 write!(f, "is {:.1} seconds behind, more than {}", lag.as_secs_f64(), most.as_secs_f64())
@@ -230,7 +229,7 @@ impl fmt::Display for StandbyProblem {
     }
 }
 
-/// A database among all there are.
+/// What identifies a database: the system identifier of its server, and its oid there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     system: i64,
@@ -244,7 +243,7 @@ impl Identity {
             return Some(format!("it is another server (its system identifier is {other}, the store's is {own})"));
         }
         (self.database != other.database)
-            .then(|| "it is of the same server, but another database; name the database of the store".to_owned())
+            .then(|| "it is another database of the same server; name the database of the store".to_owned())
     }
 }
 
@@ -264,7 +263,7 @@ async fn written(session: &Session) -> Result<PrimaryPosition, Fault> {
     Ok(PrimaryPosition { position: row.get(0), now: row.get(1) })
 }
 
-/// How far the standby has replayed it.
+/// How far the standby has replayed the log of the primary.
 struct StandbyPosition {
     is_standby: bool,
     knows_this_node: bool,

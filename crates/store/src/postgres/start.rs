@@ -98,7 +98,7 @@ async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap
     let finished = change::finish(&writer.session, &gone).await?;
     change::record(writer, &finished, &gone, decided.now);
     let (end, session) = (TransactionEnd::of(writer), &writer.session);
-    // All rows are locked, so that no write can fail its condition: everything is sent at once.
+    // All rows are locked, so no write can fail its condition: everything is sent at once.
     let (written, committed) = tokio::join!(biased; held_rows::write(session, &takes), end.commit(session));
     if committed.as_ref().is_err_and(Fault::breaks_connection) {
         let held = decided.began.iter().zip(&decided.started).filter_map(|((_, task), (id, change))| {

@@ -1,7 +1,7 @@
 //! The location of a row in its table: the fastest way back to a locked row.
 //!
-//! Claims and the resolver use it. It is valid only while the transaction that locked the row
-//! lasts.
+//! Claims and starts use it, and pruning walks by it. The location of a row is certain only while
+//! the transaction that locked the row lasts.
 
 use std::error::Error;
 

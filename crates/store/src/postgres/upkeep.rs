@@ -65,16 +65,19 @@ pub(crate) async fn months(session: &Session) -> Result<Vec<Month>, Fault> {
     Ok(rows.iter().filter_map(month).collect())
 }
 
-/// Removes months, each in a transaction of its own. (PostgreSQL does not detach concurrently where
-/// there is a partition for the rest.) A month that is being read, as by a backup for hours, stays
+/// Removes months, each in a transaction of its own. (PostgreSQL cannot detach concurrently from a
+/// table with a default partition.) A month that is being read, by a long backup for example, stays
 /// for now.
 pub(crate) async fn remove_months(address: &Address, months: &[Month]) -> Result<(), Fault> {
     let Some(session) = lock(address).await? else { return Ok(()) };
     for Month { name, .. } in months {
         match session.run(&format!("ALTER TABLE history DETACH PARTITION {name}; DROP TABLE {name}")).await {
-            Ok(()) => info!(partition = name, "a month of history was removed"),
+            Ok(()) => info!(partition = name, "removed a month of history"),
             Err(Fault::Postgres(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                debug!(partition = name, "a month of history is in use and stays for now");
+                debug!(
+                    partition = name,
+                    "cannot remove a month of history that is in use; trying again in the next round"
+                );
             }
             Err(fault) => return Err(fault),
         }
@@ -82,7 +85,7 @@ pub(crate) async fn remove_months(address: &Address, months: &[Month]) -> Result
     Ok(())
 }
 
-/// A connection that may change tables, or none while another one does. The lock ends with it.
+/// A connection that holds the lock for changes of tables; none while another one holds it.
 async fn lock(address: &Address) -> Result<Option<Session>, Fault> {
     let session = Session::open(address, &[]).await?;
     session.run(SHORT_WAITS).await?;

@@ -1,4 +1,4 @@
-//! Writes changes as the state machine made them, many at once: one conditional write each.
+//! Writes the changes that the state machine made, many at once: one conditional write each.
 //!
 //! Every statement names the state and the version that a row must have and returns the rows that
 //! it changed; the other changes are lost. A statement names no task twice, and the tasks are
@@ -45,7 +45,7 @@ pub(crate) struct ChangedRow {
 }
 
 impl ChangedRow {
-    /// Where the counts see it.
+    /// Its lane and due instant, for the counts.
     pub(crate) fn at(&self) -> LaneInstant {
         LaneInstant::of_columns(self.lane, self.due_at)
     }

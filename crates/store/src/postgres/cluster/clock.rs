@@ -42,8 +42,8 @@ impl PostgresClock {
         let address = Address::parse(url)?;
         let connections = SharedConnections::new(&address, 1, 1);
         let estimate = Arc::new(Estimate::default());
-        // As many as are kept: one answer may be slow, and the node must not begin behind the
-        // others.
+        // Takes as many samples as are kept: one answer may be slow, and the node must not begin
+        // behind the others.
         let first = async |session: &Session| {
             for _ in 0..SAMPLES_MAX {
                 sample(session, &estimate).await?;
@@ -193,7 +193,7 @@ mod tests {
     fn an_answer_that_a_frozen_process_reads_late_is_no_jump() {
         let (estimate, start) = (Estimate::default(), Instant::now());
         estimate.take_in(10_000, start, start);
-        // It was asked after a second and answered at once, and the process stood still for six.
+        // Asked after a second and answered at once; the process was frozen for six seconds.
         estimate.take_in(11_000, after(start, 1_000), after(start, 7_000));
         assert_eq!(estimate.at(after(start, 7_000)), 17_000);
         // The database's clock was set back by more than the answer took.

@@ -1,8 +1,8 @@
 //! Receives the notifications of the other nodes: waiting tasks, free partitions, changed queues.
 //!
-//! It has a connection of its own. The serving node subscribes to it. After a lost connection, or
-//! when a subscriber was too slow, it gets [`Wake::Everything`]. Notifications are
-//! hints: the sweep every few seconds must suffice without them.
+//! It has a connection of its own. The serving node subscribes to it. A subscriber gets
+//! [`Wake::Everything`] after a lost connection, or if it was too slow. Notifications are hints:
+//! the sweep every few seconds must suffice without them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! A writer leaves a note; one task gathers notes for a moment and sends one notification. It is
 //! not sent in the writer's transaction, because a notification takes a lock at commit that all
-//! share. A lost note delays a task until the next sweep, and does nothing else.
+//! sessions share. A lost note only delays a task until the next sweep.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -33,11 +33,11 @@ const PAYLOAD_BYTES_MAX: usize = 7_900;
 /// Stands for every lane, if they are too many to be named.
 const EVERYTHING: &str = "*";
 
-/// Stands for partitions that have become free. A node of another version that does not know it
-/// reads it as every lane, like everything that it cannot read.
+/// Stands for partitions that have become free. A node of a version that does not know it takes it
+/// for every lane, like any text that it cannot parse.
 const PARTITIONS: &str = "partitions";
 
-/// Stands for changed queues, and stands before lanes in whose queues slots were freed.
+/// `QUEUES` stands for changed queues. `FREED` precedes lanes in whose queues slots were freed.
 const QUEUES: &str = "queues";
 const FREED: &str = "freed";
 

@@ -23,7 +23,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(15);
 /// A scan that takes longer walks over many dead entries. …
 const QUICK_SCAN_MAX: Duration = Duration::from_millis(10);
 
-/// … Such scans take at most one part in this many of the time.
+/// … Such scans take at most 1/`SLOW_SCAN_SHARE` of the time.
 const SLOW_SCAN_SHARE: u32 = 20;
 
 /// How long a watch lasts. Submitters rely on it until a second before its end (`brief` in the

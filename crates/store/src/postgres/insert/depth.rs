@@ -24,9 +24,9 @@ use crate::postgres::writer::Writer;
 const CLASS: i32 = 0x7055_0002;
 const SHARES: u16 = 64;
 
-/// Releases every lock of the session, after a rollback where the insert failed.
-const LET_GO: &str = "SELECT pg_advisory_unlock_all()";
-const ROLL_BACK_AND_LET_GO: &str = "ROLLBACK; SELECT pg_advisory_unlock_all()";
+/// Releases every lock of the session, after a rollback if the insert failed.
+const UNLOCK: &str = "SELECT pg_advisory_unlock_all()";
+const ROLL_BACK_AND_UNLOCK: &str = "ROLLBACK; SELECT pg_advisory_unlock_all()";
 
 /// Inserts tasks as far as their queues have room; answers in order.
 pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
@@ -36,13 +36,13 @@ pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec
     }
     // A large future on a rare path: boxed, so that the common path stays small.
     let done = Box::pin(insert_bounded(writer, tasks, &bounded)).await;
-    let let_go = match &done {
+    let unlocked = match &done {
         Err(fault) if fault.breaks_connection() => Ok(()),
-        Err(_) => writer.session.run(ROLL_BACK_AND_LET_GO).await,
-        Ok(_) => writer.session.run(LET_GO).await,
+        Err(_) => writer.session.run(ROLL_BACK_AND_UNLOCK).await,
+        Ok(_) => writer.session.run(UNLOCK).await,
     };
     let done = done?;
-    let_go?;
+    unlocked?;
     Ok(done)
 }
 
@@ -141,9 +141,9 @@ async fn hopeless(
     if !tasks.iter().zip(is_admitted).any(depends) {
         return Ok(HashMap::new());
     }
-    let stands = |is_admitted: &bool| if *is_admitted { MemberStatus::New } else { MemberStatus::PutOff };
-    let (stands, none): (Vec<MemberStatus>, _) = (is_admitted.iter().map(stands).collect(), HashSet::new());
-    let batch = DependencyBatch::new(tasks, &stands, &none);
+    let status = |is_admitted: &bool| if *is_admitted { MemberStatus::New } else { MemberStatus::PutOff };
+    let (statuses, none): (Vec<MemberStatus>, _) = (is_admitted.iter().map(status).collect(), HashSet::new());
+    let batch = DependencyBatch::new(tasks, &statuses, &none);
     let outside: Vec<Uuid> = batch.outside().into_iter().map(TaskId::uuid).collect();
     let mut known = HashMap::new();
     for row in session.query(Sql::ParentLook, &[&outside]).await? {

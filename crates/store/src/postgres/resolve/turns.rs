@@ -1,9 +1,9 @@
 //! Works off the notes about ordering keys: reads what [`TurnDecision`] asks for, and writes what
 //! it decides.
 //!
-//! The row of a key is locked, so that one resolver decides at a time. It sees everything that was
-//! committed before; what is committed later leaves a note of its own. A task that has not begun
-//! loses its turn by a conditional write, which a claim may win.
+//! The row of a key is locked, so one resolver decides at a time. It sees everything that was
+//! committed before; a later commit leaves a note of its own. The turn is taken from a task that
+//! has not begun by a conditional write, which fails if a claim was faster.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -127,7 +127,7 @@ async fn holders(writer: &Writer, turns: &KeyTurns) -> Result<TurnHolders, Fault
 /// Takes the turn from the losers and gives it to the winners. Returns where the winners wait.
 ///
 /// A loser that changed since it was read keeps its turn: it may have been claimed when the first
-/// waiting task was read, so that it was passed over. Its next note decides again.
+/// waiting task was read, and so passed over. Its next note decides again.
 async fn hand_over(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders) -> Result<Vec<(i64, i64)>, Fault> {
     let pending = state_column(State::Pending);
     let mut losers: Vec<Uuid> = turns.values().filter_map(TurnDecision::loser).collect();
@@ -154,7 +154,7 @@ async fn hand_over(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders)
     Ok(given.iter().map(|row| (row.get(1), row.get(2))).collect())
 }
 
-/// Writes whose turn it is. A key that nobody waits for is forgotten.
+/// Writes which task has the turn of each key. A key without tasks is removed.
 async fn write(writer: &Writer, turns: &KeyTurns) -> Result<(), Fault> {
     let over: Vec<Uuid> = turns.iter().filter(|(_, turn)| turn.is_over()).map(|(key, _)| *key).collect();
     let kept = || turns.iter().filter(|(_, turn)| !turn.is_over());

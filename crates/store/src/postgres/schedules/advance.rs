@@ -1,9 +1,9 @@
 //! Writes advances of schedules in one transaction: the records, the tasks and the rows of the
 //! schedules.
 //!
-//! It locks the schedules first that are still at the revision their advances were decided by, and
-//! writes nothing of the others. If a record cannot be written, since its instant has fired, its
-//! task is not written either.
+//! It first locks the schedules that are still at the revision their advances were decided by; the
+//! other advances are lost. If a record cannot be written, because its instant has fired, its task
+//! is not written either.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) struct LedAdvances {
 /// Writes the advances of one call, each by itself; none if another node has held the lease since.
 pub(crate) async fn advance(writer: &mut Writer, calls: &[LedAdvances]) -> Result<Vec<Option<Vec<Advanced>>>, Fault> {
     let [LedAdvances { lease, advances }] = calls else { return Ok(Vec::new()) };
-    // Lanes are made outside of the transaction: the writers' memory holds only committed ones.
+    // Lanes are made outside of the transaction: the lane cache holds only committed ones.
     let lanes = writer.shared.lanes.resolve(&writer.session, tasks_of(advances).map(|(_, task)| &task.lane)).await?;
     match lease {
         Some(lease) => {
@@ -101,7 +101,7 @@ async fn lock(session: &Session, advances: &[Advance]) -> Result<HashSet<Uuid>, 
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Makes the keys stand for the tasks of their triggers. An advance whose key stands for another
+/// Takes the idempotency keys of triggers for their tasks. An advance whose key belongs to another
 /// task is lost.
 async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet<Uuid>) -> Result<(), Fault> {
     for advance in advances {
@@ -116,7 +116,7 @@ async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet
     Ok(())
 }
 
-/// Frees the keys of runs that are not recorded after all.
+/// Frees the keys of triggers whose instants were not recorded after all.
 async fn free_keys(session: &Session, advances: &[&Advance], recorded: &HashSet<Key>) -> Result<(), Fault> {
     for (advance, trigger) in advances.iter().filter_map(|advance| Some((advance, advance.trigger.as_ref()?))) {
         if !recorded.contains(&(advance.id.uuid(), trigger.instant.as_millis())) {

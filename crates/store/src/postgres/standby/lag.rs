@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_is_as_late_as_what_it_lacks() {
+    fn the_lag_is_the_age_of_the_replayed_position() {
         let (mut positions, start) = (Positions::default(), Instant::now());
         assert_eq!(positions.lag(start, 100), None, "nothing is known");
         for (second, position) in [(0, 100), (1, 200), (2, 200), (3, 300)] {
@@ -62,11 +62,11 @@ mod tests {
         }
         let lag = |position| positions.lag(after(start, 4), position).map(|lag| lag.as_secs());
         assert_eq!(lag(300), Some(0));
-        assert_eq!(lag(999), Some(0), "ahead of the last look");
+        assert_eq!(lag(999), Some(0), "ahead of the last sample");
         assert_eq!(lag(299), Some(2), "the primary left 200 after the second second");
         assert_eq!(lag(200), Some(2));
         assert_eq!(lag(150), Some(4));
-        assert_eq!(lag(99), None, "it was that late before anybody looked");
+        assert_eq!(lag(99), None, "it was there before the first sample");
     }
 
     #[test]
