@@ -1,4 +1,4 @@
--- Moves what is counted under other slots to the first one. Right at any moment: a writer whose row is gone makes it anew.
+-- Merges the counts of all slots into slot 0. Safe at any time: a writer inserts its row again.
 WITH gone AS (
     DELETE FROM counts WHERE slot <> 0 RETURNING lane, state, tasks
 )

@@ -1,5 +1,5 @@
--- In a fixed order, so that writers that change the same rows do not wait for each other in a circle. The tenant is
--- looked up lane by lane: a join might read all lanes.
+-- In a fixed order, which prevents deadlocks. The tenant is looked up lane by lane: a join might
+-- read all lanes.
 INSERT INTO forecast (tenant, minute, slot, tasks)
 SELECT tenant, minute, $4::integer, sum(tasks)::bigint
 FROM (

@@ -1,4 +1,5 @@
--- Of one month, by id: $1 is where it begins and $2 where it ends, so that the others are not looked at.
+-- Rows of one month, by id. The bounds of the month, $1 and $2, keep PostgreSQL from reading other
+-- partitions.
 SELECT id, completed_at
 FROM history
 WHERE completed_at >= $1 AND completed_at < $2 AND id > $3 AND id < $4

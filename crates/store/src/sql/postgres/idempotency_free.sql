@@ -1,4 +1,5 @@
--- Keys of some blocks of the table whose life is over: there is no index by time, and none is needed to walk.
+-- Frees the old keys in some blocks of the table, except those of live tasks. The walk goes by
+-- blocks and needs no index by time.
 DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
     SELECT k.ctid FROM idempotency AS k
     WHERE k.ctid >= $1 AND k.ctid < $2 AND k.created_at < $3

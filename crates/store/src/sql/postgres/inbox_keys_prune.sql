@@ -1,5 +1,5 @@
--- Keys of this way in that were used so long ago: later than those that every way in has in common, and not while what
--- they were used for waits to become a task.
+-- Old keys of `punctual.enqueue`, unless their submission still waits in the inbox or the key is
+-- still in `idempotency`, which all submissions share.
 DELETE FROM inbox_keys WHERE ctid = ANY (ARRAY(
     SELECT k.ctid FROM inbox_keys AS k
     WHERE k.created_at < $1

@@ -1,6 +1,6 @@
--- Its holder may ask again, having missed the answer: it gets the same term. An expired lease is not free while its last
--- holder is writing by it (`lease_hold.sql`). Waiting for that write would delay everything else on this connection, for
--- long if that holder is frozen: the locked row is skipped.
+-- A holder that missed the answer may ask again: it gets the same term. An expired lease is not
+-- free while its last holder writes under it (`lease_hold.sql`). Its locked row is skipped: waiting
+-- would delay everything else on this connection, for long if that holder is frozen.
 WITH kept AS (
     UPDATE leases SET expires_at = $4 WHERE name = $1 AND holder = $2 AND expires_at > $3 RETURNING term
 ), free AS (

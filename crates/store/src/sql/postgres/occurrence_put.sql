@@ -1,4 +1,5 @@
--- An instant that has a record keeps it, but for a backfill of one that did not run. Gives those that were written.
+-- An instant that has a record keeps it, except that a backfill replaces one that did not run.
+-- Returns the records that were written.
 INSERT INTO occurrences AS o (schedule_id, instant, decided_at, task_id, covers_until, covers_at_least, origin, outcome,
     is_watched, reason, detail)
 SELECT * FROM unnest(

@@ -1,4 +1,4 @@
--- What becomes of occurrences that waited. Gives those that were written.
+-- Records the outcome of occurrences that waited. Returns the records that were written.
 UPDATE occurrences AS o
 SET decided_at = w.decided_at, task_id = w.task_id, covers_until = w.covers_until, covers_at_least = w.covers_at_least,
     origin = w.origin, outcome = w.outcome, is_watched = w.is_watched, reason = w.reason, detail = w.detail

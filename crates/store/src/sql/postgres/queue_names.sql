@@ -1,5 +1,6 @@
--- The names of a tenant's queues behind one: queues with tasks at any time, and queues that were set. Queues that were
--- removed and have no tasks are left out. Each half has its own limit, or all of the tenant's lanes would be read.
+-- The names of a tenant's queues behind one: queues that ever had tasks, and queues with settings.
+-- Removed queues without tasks are left out. Each half has its own limit, or all of the tenant's
+-- lanes would be read.
 WITH hidden AS (
     SELECT q.name FROM queues AS q
     WHERE q.tenant = $1 AND q.name > $2 AND q.settings = '{"removed":true}'

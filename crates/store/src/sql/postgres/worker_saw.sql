@@ -1,4 +1,4 @@
--- A worker that asks for nothing has only shown a sign of life.
+-- A worker without queues and types has only shown a sign of life: it keeps those it had.
 INSERT INTO workers (tenant, name, queues, kinds, first_seen_at, last_seen_at)
 SELECT tenant, name, queues, kinds, first_seen_at, last_seen_at
 FROM json_to_recordset(CAST(CAST($1 AS text) AS json))
