@@ -120,8 +120,8 @@ async fn make(session: &Session, missing: &HashMap<[u8; 32], &LaneKey>) -> Resul
     Ok(())
 }
 
-/// The digest by which a lane is found. Every part has its length before it, so that no two keys
-/// look alike.
+/// The digest by which a lane is found. Every part has its length before it, so that different keys
+/// have different input.
 fn digest(key: &LaneKey) -> [u8; 32] {
     let mut digest = Sha256::new();
     for part in [&key.tenant, &key.queue, &key.kind, target_column(key)] {

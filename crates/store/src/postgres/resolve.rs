@@ -34,7 +34,7 @@ pub(crate) type ReviewCursor = review::ReviewCursor<Uuid, Uuid>;
 pub(crate) enum ResolverStep {
     /// Work off some notes.
     Resolve,
-    /// Review a page of what is held.
+    /// Review a page of the dead letters that hold keys or children.
     Review,
 }
 

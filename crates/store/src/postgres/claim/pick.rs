@@ -91,7 +91,7 @@ pub(crate) struct Picker<'a> {
     seen: Option<HashSet<Uuid>>,
 }
 
-/// The claim and the lane under way, and what the claim has got.
+/// The claim and the lane under way, and how much the claim has got.
 #[derive(Clone, Copy, Default)]
 struct PickCursor {
     claim: usize,

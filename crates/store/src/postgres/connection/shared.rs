@@ -1,4 +1,4 @@
-//! Connections that many callers share, for statements that stand by themselves.
+//! Connections that many callers share, for single statements.
 //!
 //! Reads, leases and the registry use them. Every call is a statement or a few, each a transaction
 //! of its own. So a call that is dropped leaves nothing behind, and many calls can be pipelined on

@@ -175,18 +175,18 @@ mod tests {
 
     /// Scans for a time with the same result; returns the number of scans and of watches that
     /// began.
-    async fn look(pacing: &mut InboxPacing, time: Duration, found: TakenPart) -> (u32, u32) {
-        let (begun, mut looks, mut watches) = (Instant::now(), 0, 0);
+    async fn scan(pacing: &mut InboxPacing, time: Duration, found: TakenPart) -> (u32, u32) {
+        let (begun, mut scans, mut watches) = (Instant::now(), 0, 0);
         while begun.elapsed() < time {
             let which = pacing.next().await.unwrap();
             pacing.taken(which, found, Duration::ZERO);
-            looks += 1;
+            scans += 1;
             if pacing.wants_to_watch() {
                 pacing.watches();
                 watches += 1;
             }
         }
-        (looks, watches)
+        (scans, watches)
     }
 
     #[tokio::test(start_paused = true)]
@@ -198,12 +198,12 @@ mod tests {
         }
         assert!(pacing.wants_to_watch());
         pacing.watches();
-        let (looks, watches) = look(&mut pacing, Duration::from_secs(10), TakenPart::All).await;
-        assert!((600..=700).contains(&looks) && (5..=11).contains(&watches), "{looks} looks, {watches} watches");
-        let (looks, watches) = look(&mut pacing, WATCH_DURATION, TakenPart::Nothing).await;
-        assert!((60..=210).contains(&looks) && watches <= 1, "{looks} looks, {watches} watches");
-        let (looks, watches) = look(&mut pacing, Duration::from_secs(10), TakenPart::Nothing).await;
-        assert!(looks < 150 && watches == 0, "{looks} looks, {watches} watches");
+        let (scans, watches) = scan(&mut pacing, Duration::from_secs(10), TakenPart::All).await;
+        assert!((600..=700).contains(&scans) && (5..=11).contains(&watches), "{scans} scans, {watches} watches");
+        let (scans, watches) = scan(&mut pacing, WATCH_DURATION, TakenPart::Nothing).await;
+        assert!((60..=210).contains(&scans) && watches <= 1, "{scans} scans, {watches} watches");
+        let (scans, watches) = scan(&mut pacing, Duration::from_secs(10), TakenPart::Nothing).await;
+        assert!(scans < 150 && watches == 0, "{scans} scans, {watches} watches");
         for transaction in 0..BUSY_BACKLOG_MIN {
             assert!(!pacing.wants_to_watch());
             announce.try_send(i64::try_from(transaction).unwrap()).unwrap();

@@ -90,8 +90,8 @@ async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
     Ok(Resolved { waiting: announce(writer, &released.waiting).await?, tasks: released.tasks, more })
 }
 
-/// Releases the children of finished parents, and theirs if that finishes them. Returns what is
-/// left for the next step.
+/// Releases the children of finished parents, and the children of those that finish by it. Returns
+/// the parents that are left for the next step.
 async fn follow(
     writer: &mut Writer,
     mut ended: Vec<EndedParent>,

@@ -216,7 +216,7 @@ async fn a_queue_without_limits_has_no_gate() {
     assert_eq!(gates().await, 0);
 }
 
-/// Neither does one whose insert fails.
+/// Not even if its insert fails.
 #[tokio::test]
 async fn a_bounded_submission_leaves_no_lock() {
     let fixture = Fixture::open().await;
