@@ -15,7 +15,7 @@ use crate::Problem;
 /// How long a server may take to answer, without the wait of a long poll.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How much is shown of an answer that is no problem document.
+/// How much is shown of an answer that is not a problem document.
 const SHOWN_BYTES: usize = 200;
 
 /// A request to any route of a server.

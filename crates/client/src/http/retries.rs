@@ -26,8 +26,8 @@ impl Retries {
     pub const NEVER: Self = Self { most: 0, first: Duration::ZERO, longest: Duration::ZERO };
 
     /// How long to wait after attempt number `attempt` (from 1) failed and the server asked for
-    /// `retry_after`; none to give up. `random` is from 0 to 1, so that clients that failed together
-    /// do not return together.
+    /// `retry_after`; none to give up. `random` is from 0 to 1, so that clients that failed
+    /// together do not return together.
     pub(super) fn wait(&self, attempt: u32, retry_after: Option<Duration>, random: f64) -> Option<Duration> {
         let retry_after = retry_after.unwrap_or_default();
         if attempt > self.most || retry_after > self.longest {
