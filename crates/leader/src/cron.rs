@@ -45,7 +45,7 @@ pub struct Config {
     pub prune_interval: Duration,
 }
 
-/// Counts instants by what was decided about them.
+/// Counts instants by their outcome.
 pub type OccurrenceCounter = Arc<dyn Fn(OccurrenceOutcome, u64) + Send + Sync>;
 
 /// What the cron loop works with.
@@ -205,7 +205,7 @@ impl CronLoop {
             };
             report.written += 1;
             report.waits |= advance.next_check_at == Some(EVERY_PASS);
-            // The next pass handles what is still due, or due again.
+            // The next pass handles schedules that are still due, or due again.
             report.more |= advance.next_check_at.is_some_and(|at| at != EVERY_PASS && at <= now);
             if let Some(PauseSwitch::Pause(reason)) = &advance.switch {
                 tracing::warn!(schedule.id = %advance.id, reason, "a schedule was paused");
@@ -220,7 +220,7 @@ impl CronLoop {
 
     fn pause_after(&self, report: &Report) -> Duration {
         if report.more {
-            // A pause all the same: other tasks share the thread.
+            // Pause even so: other tasks share the thread.
             return Duration::from_millis(1);
         }
         let longest = if report.waits { self.config.waiting } else { self.config.interval };

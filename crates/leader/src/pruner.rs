@@ -2,8 +2,8 @@
 //! minutes of the forecast, and workers that were not seen for long.
 //!
 //! The leader runs it in small steps with a pause after each, so that other writes wait only
-//! briefly. Invariant: what is removed depends on the clock and the rows alone. So a former leader
-//! that takes one more step does what its successor would do.
+//! briefly. Invariant: a step depends on the clock and the rows alone. So a former leader that
+//! takes one more step does what its successor would do.
 
 use std::sync::Arc;
 use std::time::Duration;
