@@ -65,7 +65,7 @@ pub async fn run(
         watched += began.elapsed();
         let ended = drain.await??;
         drained += ended.duration_since(began);
-        // A task that is due after the backlog is gone is not beside it.
+        // A task that was due after the drain does not count.
         beside.push(seen.until(now().minus(ended.elapsed())));
     }
     let (alone_p99, beside_p99) = (median_p99(&alone, arrived), median_p99(&beside, arrived));

@@ -6,7 +6,7 @@
 //! last on stdout. It judges nothing: a figure means something only beside another of the same run.
 //! Unknown figures are left out.
 //!
-//! Invariant: whatever was started or created is gone at the end, also after a signal.
+//! Invariant: everything that the bench started or created is gone at the end, also after a signal.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are rounded far below the precision of a double")]
 

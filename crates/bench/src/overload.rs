@@ -3,8 +3,8 @@
 //!
 //! Peak and flood alternate, the peak first and last, so that neither the growth of the database
 //! nor a noisy machine affects only one of them. The peak uses just enough connections to reach it.
-//! The report compares what is accepted in the flood with the peak. At the end it has the time
-//! until a submission is as quick as before.
+//! The report compares the accepted submissions of the flood with those of the peak. It also has
+//! the time until a submission is as quick as before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

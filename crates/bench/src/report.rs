@@ -61,7 +61,7 @@ impl BenchReport {
         }
     }
 
-    /// Adds a figure, rounded for a reader. A share of nothing is no figure and is left out.
+    /// Adds a figure, rounded for a reader. A ratio with nothing to divide by is left out.
     pub fn number(&mut self, name: &'static str, figure: f64) {
         if !figure.is_finite() {
             return;

@@ -103,7 +103,7 @@ async fn hit(State(sender): State<mpsc::UnboundedSender<(TaskId, TaskArrival)>>,
     let task = text("punctual-task-id").and_then(|id| id.parse().ok());
     let due = text("punctual-execute-at").and_then(|due| Timestamp::parse(due).ok());
     let (Some(task), Some(due)) = (task, due) else { return StatusCode::BAD_REQUEST };
-    // A webhook that comes after the count is completed all the same.
+    // A webhook that comes after the last counted one is completed too.
     sender.send((task, TaskArrival { due, at })).ok();
     StatusCode::NO_CONTENT
 }

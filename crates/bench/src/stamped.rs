@@ -82,7 +82,7 @@ fn head(read: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     Ok(Some((head.status, end + 4, head.length.context("the answer does not say how long it is")?)))
 }
 
-/// Reads what is there, or waits for it. The instant is when the kernel got the last of it.
+/// Reads the available bytes, or waits for some. The instant is when the kernel got the last one.
 #[cfg(target_os = "linux")]
 fn receive(stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, MicroInstant)> {
     use std::os::fd::AsRawFd;
@@ -100,7 +100,7 @@ fn receive(stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, Micr
     Ok((received.bytes, stamped.map_or_else(MicroInstant::now, |at| MicroInstant::of_epoch(Duration::from(at)))))
 }
 
-/// Reads what is there, or waits for it. The instant is when it was read.
+/// Reads the available bytes, or waits for some. The instant is that of the read.
 #[cfg(not(target_os = "linux"))]
 fn receive(mut stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, MicroInstant)> {
     let count = std::io::Read::read(&mut stream, buffer)?;
