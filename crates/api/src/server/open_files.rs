@@ -4,7 +4,7 @@
 /// a large one.
 const RESERVED: usize = 1_024;
 
-/// How many connections fit beside everything else; none if the limit is unknown.
+/// How many connections fit into the limit of open files; none if the limit is unknown.
 pub(super) fn room_for_connections() -> Option<usize> {
     // The file exists on Linux only; elsewhere the configured number stands.
     soft_limit(&std::fs::read_to_string("/proc/self/limits").ok()?).map(beside_the_rest)

@@ -1,9 +1,9 @@
 //! Problem documents for the refusals that hyper makes itself.
 //!
-//! Bytes that are no HTTP request never reach the router: hyper answers with a bare status and
-//! closes. The API promises a problem document and a `request-id` in every answer, and hyper has no
-//! hook for its own. So the socket of [`super::connection`] recognises such an answer on its way
-//! out, by the headers that it lacks, and sends a complete one instead.
+//! Malformed requests never reach the router: hyper answers with a bare status and closes. The API
+//! promises a problem document and a `request-id` in every answer, and hyper has no hook for its
+//! own. So the socket of [`super::connection`] recognises such an answer on its way out, by the
+//! headers that it lacks, and sends a complete one instead.
 
 use crate::problem::{Code, Problem};
 use crate::request_id::RequestId;
