@@ -18,9 +18,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// Long enough for anything that is to succeed.
+/// Long enough for anything that should succeed.
 pub const AMPLE: Duration = Duration::from_secs(20);
-/// Short enough to wait for what is to time out.
+/// Short enough to wait for a timeout.
 pub const BRIEF: Duration = Duration::from_millis(300);
 
 /// A task with this callback, in its second attempt.
