@@ -43,7 +43,8 @@ impl Flags {
         if let Some(path) = &self.config {
             settings.apply_file(path, &mut faults);
         }
-        // A name that is not Unicode is no setting; a value that is not Unicode is a wrong value.
+        // A name that is not Unicode is not a setting. A value that is not gets U+FFFD for the bad
+        // bytes.
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         };

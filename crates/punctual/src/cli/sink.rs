@@ -83,7 +83,7 @@ fn one_line(text: &str) -> String {
 /// Prints the line and flushes, also into a pipe.
 fn print(line: &str) {
     let mut out = std::io::stdout().lock();
-    // The reader may be gone; the answers matter all the same.
+    // If the reader is gone, the sink still answers.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 

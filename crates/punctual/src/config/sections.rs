@@ -113,7 +113,7 @@ impl SchedulerSettings {
 
 const WEIGHT_MAX: i64 = 1_000;
 
-/// Reads how tenants and priorities share what is claimed.
+/// Reads how tenants and priorities share the claims.
 pub(super) fn fairness(read: &mut SettingReader<'_>) -> fairness::Config {
     fairness::Config {
         bands: BandWeights::new(
