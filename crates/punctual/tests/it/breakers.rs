@@ -166,7 +166,7 @@ async fn attempts_are_not_used_up_while_a_breaker_is_open() {
     sink.answer("/hook", SinkAnswer::status(500));
     let since = time(&until_broken(&caller, &sink.url("/hook"), "q").await["since"]);
     let of_two = |queue: &str| json!({"type": "t", "queue": queue, "callback_url": sink.url("/hook"), "retry_policy": every(1, 0.2)});
-    // A task that must never run twice does not, whatever breaker is open.
+    // A task that must never run twice does not, even under an open breaker.
     let once = caller.submit_id(merged(of_two("q"), json!({"retry_policy": every(0, 0.2)}))).await;
     let tasks: Vec<String> =
         caller.submit_all((0..TASKS).map(|_| of_two("q")).collect()).await.iter().map(id_of).collect();

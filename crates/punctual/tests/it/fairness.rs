@@ -43,7 +43,7 @@ async fn low_priority_keeps_its_share_in_a_flood_of_high() {
     assert_eq!(by_band(&leased), [70, 25, 5]);
     flood(&batched).await;
     assert_eq!(by_band(&lease(&batched, 100).await), [70, 25, 5]);
-    // The rest is claimed whatever its band: no share is kept idle.
+    // The rest is claimed from any band: no share is kept idle.
     assert_eq!(lease(&batched, 1_000).await.len(), 340);
 }
 

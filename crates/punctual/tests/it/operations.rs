@@ -1,4 +1,4 @@
-//! What operators and load balancers ask a node, whatever its roles, and the output of `punctual
+//! The routes for operators and load balancers, on a node of any role, and the output of `punctual
 //! migrate`.
 
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! `/v1/tasks`: what is accepted, what is returned, and what can be done with a task.
+//! `/v1/tasks`: submissions, reads, lists, edits and cancellations.
 
 mod cancel;
 mod drive;

@@ -115,8 +115,8 @@ async fn a_signal_leaves_no_database() {
 async fn an_unusable_store_is_reported_in_words() {
     let postgres = Postgres::start().await;
     postgres.execute("CREATE ROLE nobody LOGIN").await;
-    let poor = postgres.url("postgres").replace("postgres@", "nobody@");
-    let exit = run(&["drain", "--store", &poor]).await;
+    let unprivileged = postgres.url("postgres").replace("postgres@", "nobody@");
+    let exit = run(&["drain", "--store", &unprivileged]).await;
     let message = sentence(&exit);
     assert!(message.contains("cannot create a database") && message.contains("permission denied"), "{message}");
     let closed = {

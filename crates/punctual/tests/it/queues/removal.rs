@@ -1,4 +1,4 @@
-//! Removing a queue, `If-Match`, and writing back what was read.
+//! Removing a queue, `If-Match`, and queues that are written back as read.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Repeated calls, and writing back what was read.
+//! Repeated calls, and schedules that are written back as read.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Catching up after a restart: what is decided about the instants of the outage.
+//! Catching up after a restart: the outcomes of the instants of the outage.
 
 use jiff::SignedDuration;
 use punctual_testkit::clock::WallClock;
@@ -54,7 +54,7 @@ impl Promises {
         [&self.none, &self.last, &self.all, &self.window, &self.busy]
     }
 
-    /// Waits until a server runs again after [`OUTAGE`], and checks what was decided.
+    /// Waits until a server runs again after [`OUTAGE`], and checks the outcomes.
     pub async fn expect_kept(&self, caller: &Caller) {
         let records = until_outcomes(caller, &self.none, "missed", 3).await;
         assert!(of(&records, "missed").iter().all(|one| one["reason"] == "no_catch_up"), "{records:#?}");

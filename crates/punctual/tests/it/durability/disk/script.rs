@@ -43,7 +43,7 @@ impl Ledger {
     }
 
     /// Submits, leases, sends heartbeats, completes and cancels, whatever the responses are, and
-    /// records what was acknowledged.
+    /// records the acknowledgements.
     pub async fn work(&mut self, caller: &Caller) {
         self.submit(caller, "alone", json!({})).await;
         self.submit_batch(caller, &["first", "second", "third"]).await;
@@ -69,7 +69,7 @@ impl Ledger {
         self.until_acknowledged(caller, key).await;
     }
 
-    /// Submits again, under its key, what was not acknowledged.
+    /// Submits the unacknowledged tasks again, under their keys.
     pub async fn submit_the_rest(&mut self, caller: &Caller) {
         let open = self.tasks.iter().filter(|(_, facts)| facts.id.is_none());
         for key in open.map(|(key, _)| key.clone()).collect::<Vec<_>>() {

@@ -94,8 +94,7 @@ async fn works_with(fault: Fault, reads_fail: bool) -> bool {
     met
 }
 
-/// Starts a healthy server, checks it against what was acknowledged, and audits the files it
-/// leaves.
+/// Starts a healthy server, checks it against the acknowledgements, and audits the files it leaves.
 async fn expect_true_after_a_restart(serve: &Serve, data: &Path, ledger: &Ledger) {
     let mut server = serve.start().await;
     ledger.expect_true(&caller_of(&server)).await;
