@@ -16,7 +16,7 @@ pub struct ModelBounds {
     pub tasks: Vec<Route>,
     /// The maximum number of retries of each.
     pub max_retries: u8,
-    /// Lost pull workers that make a task poison; zero means never.
+    /// The number of lost pull workers that makes a task poison; zero means never.
     pub poison_after: u8,
     /// Ticks after which a task that was not started expires.
     pub expires_in: Option<u8>,
@@ -37,7 +37,8 @@ impl ModelBounds {
     pub const LEASE: u8 = 2;
     /// The maximum number of ticks of a pull worker's run, with heartbeats.
     pub const DEADLINE: u8 = 3;
-    /// Ticks within which a dispatched task must be started, and then be done.
+    /// Ticks within which a dispatched task must be started, and then within which its run must
+    /// end.
     pub const DISPATCH: u8 = 1;
 
     /// One task of this route, a whole life: a retry, a give-back, a re-drive, a crash.
@@ -55,7 +56,7 @@ impl ModelBounds {
         }
     }
 
-    /// One task for which two requests at a time race, and the reaper with them.
+    /// One task for which two requests and the reaper race.
     pub fn races(route: Route) -> Self {
         Self { redrives: 0, clients: 2, ..Self::life(route) }
     }
@@ -77,7 +78,7 @@ impl ModelBounds {
         Self { tasks, max_retries: 0, redrives: 0, crashes: 0, ..Self::life(Route::Pull) }
     }
 
-    /// A whole life with races: minutes, not seconds. For `examples/explore.rs`.
+    /// A whole life with races, which takes minutes. For `examples/explore.rs`.
     pub fn deep(route: Route) -> Self {
         Self { clients: 2, ..Self::life(route) }
     }

@@ -1,4 +1,4 @@
-//! Bugs that can be planted in the model, to see that the checker finds them.
+//! Bugs that can be planted in the model, to show that the checker finds them.
 //!
 //! The state machine is the real one and stays correct. The bugs are in the store, the settlement,
 //! the dispatcher and the reaper around it.

@@ -9,25 +9,25 @@ use crate::law::Law;
 use crate::protocol::Protocol;
 use crate::world::{Action, World};
 
-/// A run, world by world, each with what led there.
+/// A run: each world with the action that led to it.
 pub type Trace = Vec<(Option<Action>, World)>;
 
-/// What a run of the checker found.
+/// The result of a run of the checker.
 #[derive(Debug)]
 pub struct Report {
-    /// Different worlds.
+    /// The number of different worlds.
     pub worlds: usize,
-    /// Steps from world to world, those to known worlds included.
+    /// The number of steps from world to world, including steps to known worlds.
     pub steps: usize,
-    /// The most steps from the start to a world.
+    /// The maximum number of steps from the start to a world.
     pub depth: usize,
     /// The laws that were broken, each with a trace.
     pub broken: Vec<(Law, Trace)>,
-    /// What should have been seen somewhere, and was not.
+    /// The events that must occur and did not.
     pub unseen: Vec<&'static str>,
 }
 
-/// Explores everything there is, or until a law is broken.
+/// Explores all worlds, or stops when a law is broken.
 pub fn check(protocol: &Protocol) -> Report {
     explore(protocol, HasDiscoveries::AnyFailures, None)
 }
@@ -35,8 +35,8 @@ pub fn check(protocol: &Protocol) -> Report {
 /// The shortest trace that breaks this law, if there is one.
 pub fn shortest_trace(protocol: &Protocol, law: Law) -> Option<Trace> {
     let mut shortest: Option<Trace> = None;
-    // Of the ways of about one length the checker keeps the last that it meets: it is asked again
-    // for a shorter one.
+    // Of several traces of similar length the checker keeps the last one, so this asks again for a
+    // shorter one.
     loop {
         let until = HasDiscoveries::AnyOf(BTreeSet::from([law.sentence()]));
         let shorter = explore(protocol, until, shortest.as_ref().map(Vec::len));
@@ -66,7 +66,8 @@ fn explore(protocol: &Protocol, until: HasDiscoveries, within: Option<usize>) ->
     }
 }
 
-/// The checker names the action that leaves a world; people want the one that led there.
+/// Pairs each world with the action that led to it. The checker pairs it with the action that
+/// leaves it.
 fn trace(path: Vec<(World, Option<Action>)>) -> Trace {
     let mut before = None;
     path.into_iter().map(|(world, next)| (std::mem::replace(&mut before, next), world)).collect()
@@ -78,7 +79,8 @@ pub fn describe(trace: &Trace) -> String {
     for (number, (action, world)) in trace.iter().enumerate() {
         let action = action.map_or_else(|| "submitted".to_owned(), |action| action.to_string());
         let rows: Vec<String> = world.rows.iter().map(ToString::to_string).collect();
-        writeln!(text, "{number:>3}. {action}\n       {}", rows.join(" | ")).expect("invariant: a string takes all");
+        writeln!(text, "{number:>3}. {action}\n       {}", rows.join(" | "))
+            .expect("invariant: writing to a string succeeds");
     }
     text
 }

@@ -13,11 +13,11 @@ use crate::row::{Cause, ModelRow, SettleReport, StepKind, StepMark, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Law {
-    /// About the order of tokens.
+    /// The order of tokens.
     TokensGrow,
     /// How often a task completes.
     OneCompletion,
-    /// Who completes it.
+    /// Which token completes it.
     NewestCompletes,
     /// An old token can do nothing.
     Fenced,
@@ -43,7 +43,7 @@ pub enum Law {
     LeaseKept,
     /// How long a task is held.
     WithinDeadline,
-    /// What a re-drive is for.
+    /// The purpose of a re-drive.
     RedrivenRuns,
 }
 
@@ -78,7 +78,7 @@ impl Law {
             Law::FinalAbsorbs => "a final state is left only by the re-drive of a dead letter",
             Law::AttemptsBounded => "between two re-drives there are at most max_retries + 1 attempts",
             Law::AttemptsCounted => {
-                "every claim is counted once, unless it was given back or failed under a breaker, and every lost worker"
+                "every claim, unless given back or failed under a breaker, and every lost worker is counted once"
             }
             Law::NoLeaseAfterCancel => "a cancelled task is never claimed",
             Law::StopIsKept => "a run that was asked to stop ends cancelled, whatever its worker reports",
@@ -88,7 +88,7 @@ impl Law {
             Law::AnswersTrue => "an accepted report is in the trail, with its result",
             Law::LeaseKept => "only its holder ends a run before the last lease end that it was promised",
             Law::WithinDeadline => {
-                "a task is held exactly while queued or running, never past the deadline; a hold that ran out stays so"
+                "a task is held exactly while queued or running, never past the deadline; no hold that ran out is extended"
             }
             Law::RedrivenRuns => "a task that was re-driven does not expire",
         }
@@ -121,12 +121,12 @@ impl Laws {
     }
 }
 
-/// Who writes.
+/// The author of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
     /// The holder of this token, or the server on its behalf.
     Holder(Version),
-    /// Any other.
+    /// Any other author.
     Other,
 }
 
@@ -192,7 +192,7 @@ fn counts(broken: &mut Laws, bounds: &ModelBounds, after: &ModelRow) {
     broken.add_unless(attempts == usize::from(after.position.attempts) && started && lost, Law::AttemptsCounted);
 }
 
-/// The state diagram, written again: the machine under test must not judge itself.
+/// The state diagram, written a second time: the machine under test must not judge itself.
 fn legal(last: StepMark, mark: StepMark) -> bool {
     use State::{Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
     let asked = last.kind == StepKind::CancelRequested;

@@ -1,8 +1,8 @@
 //! A model of the lease protocol, checked exhaustively within small bounds.
 //!
-//! Nothing depends on this crate; its tests use it. It answers what no test of a real store can:
-//! whether *any* order of claims, heartbeats, settlements, cancellations, reaps, re-drives and
-//! crashes breaks the promises of the API, with requests repeated, late or lost.
+//! Nothing depends on this crate; its tests use it. It answers a question that no test of a real
+//! store can: does *any* order of claims, heartbeats, settlements, cancellations, reaps, re-drives
+//! and crashes break the promises of the API, with requests repeated, late or lost?
 //!
 //! # What is modelled
 //! The rows of a store, and all their writers. Every state change is a `Change` made by the real
@@ -23,9 +23,9 @@
 //!   number of times.
 //! - **Time is relative.** A hold has ticks left, and at zero it is overdue. A worker is *promised*
 //!   its task until the last lease end that it got, from the claim or from a heartbeat. A hold of
-//!   one of our nodes is no promise, since the node may be taken for dead, rightly or not, at any
-//!   time. Once the run is detached from the node it is a promise, and the node's death does not
-//!   end the run.
+//!   one of our nodes is no promise, since other nodes may consider it dead at any time, rightly or
+//!   not. Once the run is detached from the node it is a promise, and the node's death does not end
+//!   the run.
 //! - **The reaper's view is old.** It may have read a hold before it ran out (a store may show an
 //!   extension late), or before the run was detached. Neither changes the version. So its write
 //!   compares the judged hold too, see [`ExpectedHold`](punctual_core::state::ExpectedHold).
@@ -33,8 +33,8 @@
 //!   an operation that writes too late.
 //!
 //! # What is left out
-//! Payloads, lanes and the order among tasks; dependencies, edits and "run now"; who may do what
-//! (tenants). A batch is its items one by one; more can come between them here than in the store.
+//! Payloads, lanes and the order among tasks; dependencies, edits and "run now"; tenants and their
+//! rights. A batch is its items one by one; more can happen between them here than in the store.
 //! Only the reaper reads old rows: any other old read is a later write, since the write compares
 //! the version. Clocks do not go back. Retries wait a tick. The decisions of `scheduler::settle`
 //! and `leader::reaper` are repeated here (`settle.rs`, `operation.rs`), because they cannot be

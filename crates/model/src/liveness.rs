@@ -2,9 +2,9 @@
 //!
 //! The checker's own `eventually` misses cycles and joins, so this walks the whole graph. It checks
 //! two facts. No run goes on forever: the graph has no cycle. And while a task is unfinished, a
-//! fair action is possible (see [`Protocol::is_fair`]), so that no run stops there. Together:
-//! whatever workers, clients, the broker and crashes do, all tasks finish if time passes, tasks are
-//! claimed and the reaper runs.
+//! fair action is possible (see [`Protocol::is_fair`]), so no run stops there. Together: whatever
+//! workers, clients, the broker and crashes do, all tasks finish if time passes, tasks are claimed
+//! and the reaper runs.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -16,7 +16,7 @@ use crate::check::Trace;
 use crate::protocol::Protocol;
 use crate::world::{Action, World};
 
-/// What a walk over the whole graph found.
+/// The result of a walk over the whole graph.
 #[derive(Debug)]
 pub enum Liveness {
     /// Every run finishes; the number of worlds.
@@ -60,9 +60,9 @@ pub fn walk(protocol: &Protocol) -> Liveness {
 #[derive(Default)]
 struct StateGraph {
     numbers: HashMap<u64, usize>,
-    /// From which world, by what, each was found first.
+    /// The world and the action from which each was found first.
     found: Vec<Option<(usize, Action)>>,
-    /// In the order of their beginnings.
+    /// Steps from world to world, in the order of their first world.
     links: Vec<(usize, usize)>,
     open: VecDeque<(usize, World)>,
 }
@@ -82,7 +82,7 @@ impl StateGraph {
         }
     }
 
-    /// A world that is left after worlds without a predecessor were removed, again and again.
+    /// A world that is left after removing worlds without a predecessor until every one has one.
     fn on_a_cycle(&self) -> Option<usize> {
         let mut entries = vec![0_usize; self.found.len()];
         for (_, to) in &self.links {

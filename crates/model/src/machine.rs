@@ -34,7 +34,7 @@ pub enum ModelEvent {
         cause: Cause,
         /// The retries that the policy allows.
         max_retries: u8,
-        /// Lost workers that make a task poison.
+        /// The number of lost workers that makes a task poison.
         poison_after: u8,
         /// Whether a breaker is open over the task.
         is_under_breaker: bool,
@@ -80,7 +80,7 @@ pub struct Write {
     pub marks: Vec<StepMark>,
 }
 
-/// The instant at which everything happens: rows keep only the time from it.
+/// The instant at which everything happens. Rows keep only the time from it.
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 /// A tick, which is also the delay before a retry.
 const TICK_MILLIS: u8 = 100;
@@ -92,7 +92,7 @@ thread_local! {
     static COMPLETIONS: RefCell<HashMap<(Version, Letter), Rc<Write>>> = RefCell::default();
 }
 
-/// The write that [`transition`] makes of it; none if it is illegal.
+/// The write that [`transition`] makes for the event; none if it is illegal.
 pub fn decide(position: RowPosition, event: ModelEvent) -> Option<Rc<Write>> {
     KNOWN.with_borrow_mut(|known| known.entry((position, event)).or_insert_with(|| ask(position, event)).clone())
 }

@@ -50,7 +50,8 @@ pub enum ReapReason {
     TimedOut,
     /// The worker or its node was lost.
     Lost {
-        /// Whether it was one of our nodes: those do not die of a task.
+        /// Whether it was one of our nodes. A task does not kill those, so they never make it
+        /// poison.
         of_node: bool,
     },
 }
@@ -60,11 +61,11 @@ pub enum ReapReason {
 pub struct Operation {
     /// The task's number.
     pub task: usize,
-    /// Where the task stood when it was read.
+    /// The position of the task when it was read.
     pub read: RowPosition,
     /// The hold that the reaper read: its write compares it.
     pub judged: Option<HoldLeft>,
-    /// What is to be written.
+    /// The write that it plans.
     pub what: PlannedWrite,
 }
 
@@ -108,7 +109,7 @@ impl Protocol {
         }
     }
 
-    /// What an operation's write compares.
+    /// The condition of an operation's write.
     pub(crate) fn condition(&self, operation: &Operation) -> WriteCondition {
         let ignored = match operation.what {
             PlannedWrite::Reap(_) => self.has(Bug::ReaperIgnoresVersion),

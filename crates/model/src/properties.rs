@@ -1,5 +1,5 @@
-//! The properties for the checker: each law, always; and some sights, so that no world is too small
-//! to break a law.
+//! The properties for the checker: each law must always hold, and some events must occur, so that
+//! no world is too small to break a law.
 
 use punctual_core::state::State;
 use stateright::Property;
@@ -44,7 +44,7 @@ fn always<const LAW: usize>() -> Property<Protocol> {
     Property::always(Law::ALL[LAW].sentence(), |_, world: &World| !world.broken.has(Law::ALL[LAW]))
 }
 
-/// What must be seen somewhere.
+/// The events that must occur in some world.
 fn sights(bounds: &ModelBounds) -> Vec<Property<Protocol>> {
     let mut sights = vec![
         Property::sometimes("a task completes", |_, world: &World| {
@@ -57,13 +57,13 @@ fn sights(bounds: &ModelBounds) -> Vec<Property<Protocol>> {
             any(world, |row| row.position.state == State::Cancelled && row.times(StepKind::CancelRequested) > 0)
         }),
         Property::sometimes("a write comes too late", |_, world: &World| world.has_a_late_write()),
-        Property::sometimes("the reaper has judged a hold that is another now", |_, world: &World| {
+        Property::sometimes("the reaper has judged a hold that changed since", |_, world: &World| {
             world.has_a_stale_judgement()
         }),
         Property::sometimes("every task finishes", |_, world: &World| world.is_finished()),
     ];
     if bounds.max_retries > 0 {
-        sights.push(Property::sometimes("a task runs while an older token is about", |_, world: &World| {
+        sights.push(Property::sometimes("a task runs while an older token exists", |_, world: &World| {
             any(world, |row| row.position.state == State::Running && row.tokens().count() > 1)
         }));
     }

@@ -15,7 +15,7 @@ use crate::world::{Action, World};
 /// The lease protocol within bounds, perhaps with a bug.
 #[derive(Clone, Debug)]
 pub struct Protocol {
-    /// How large the world is.
+    /// The size of the world.
     pub bounds: ModelBounds,
     /// The planted bug.
     pub bug: Option<Bug>,
@@ -105,7 +105,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the node that holds the task may be taken for dead, rightly or not.
+    /// Whether other nodes may consider the node that holds the task dead, rightly or not.
     fn may_seem_dead(&self, row: &ModelRow) -> bool {
         row.hold.is_some_and(|hold| hold.of_node) && (row.position.state == State::Running || self.may_go_back(row))
     }
@@ -225,7 +225,8 @@ impl Protocol {
     }
 }
 
-/// Whether a run's hold could be extended before the reaper judges it: a store may show it late.
+/// Whether a run's hold could be extended before the reaper judges it. A store may show the
+/// extension late.
 fn may_be_extended(row: &ModelRow) -> bool {
     let runs = row.position.state == State::Running && !row.position.cancel_requested;
     runs && row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks < hold.deadline)

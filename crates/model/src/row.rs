@@ -58,7 +58,7 @@ impl HoldLeft {
         self.deadline = self.deadline.saturating_sub(1);
     }
 
-    /// Whether it is the judged hold, as `punctual_core::state::ExpectedHold` compares them.
+    /// Whether it equals the judged hold, as `punctual_core::state::ExpectedHold` compares them.
     pub(crate) fn is_as(self, judged: HoldLeft) -> bool {
         (self.ticks, self.of_node) == (judged.ticks, judged.of_node)
     }
@@ -67,9 +67,9 @@ impl HoldLeft {
 /// One of the two results that runs return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Letter {
-    /// The one.
+    /// The first.
     A,
-    /// The other.
+    /// The second.
     B,
 }
 
@@ -86,7 +86,7 @@ pub enum Cause {
         /// Whether another attempt could succeed.
         retryable: bool,
     },
-    /// It was not done by its deadline.
+    /// It had not ended by its deadline.
     TimedOut,
     /// Its worker was lost.
     Lost,
@@ -211,7 +211,7 @@ impl SettleReport {
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelRow {
-    /// Where the task stands.
+    /// Its position.
     pub position: RowPosition,
     /// Ticks until it is due.
     pub due_in: u8,

@@ -1,7 +1,7 @@
 //! How the server settles a report: the rules of `punctual_scheduler::settle`, in the model's
 //! terms.
 //!
-//! A completion is first written blind, as if the token held the task. Other reports, and
+//! A completion is first written without a read, as if the token held the task. Other reports, and
 //! completions whose write was lost, are judged after a read.
 
 use punctual_core::state::{Position, State};
@@ -61,7 +61,7 @@ impl Protocol {
         }
     }
 
-    /// What to do about one item, given its task as it was read.
+    /// Decides about one report, given its task as it was read.
     pub(crate) fn judge(&self, row: &ModelRow, token: Version, report: SettleReport) -> ModelDecision {
         let position = Position::from(row.position);
         if position.is_asked_to_stop(u64::from(token)) {

@@ -10,7 +10,7 @@ use crate::machine::{ModelEvent, Write, decide};
 use crate::protocol::Protocol;
 use crate::row::{HoldLeft, ModelRow, RowPosition, StepKind, StepMark, Version};
 
-/// What a write compares; only bugs compare less than all.
+/// What a write compares. Only bugs compare less than everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteCondition {
     /// State and version, as the contract says.
@@ -121,12 +121,12 @@ impl Protocol {
         }
     }
 
-    /// Whether the hold is one that the reaper takes a task back for.
+    /// Whether the reaper takes a task with this hold back.
     pub(crate) fn has_run_out(&self, hold: HoldLeft) -> bool {
         hold.ticks <= u8::from(self.has(Bug::ExpiryOffByOne))
     }
 
-    /// Whether the hold is still the one that was judged, where one was.
+    /// Whether the hold is still the one that was judged, if one was judged.
     pub(crate) fn is_still_held(&self, row: &ModelRow, judged: Option<HoldLeft>) -> bool {
         let same = judged.is_none_or(|judged| row.hold.is_some_and(|hold| hold.is_as(judged)));
         same || self.has(Bug::ReaperJudgesStaleHold)
@@ -143,7 +143,7 @@ impl Protocol {
     }
 
     /// Records the token of a run and the promise to its worker. A hold of one of our nodes is no
-    /// promise: it lasts only while the other nodes take that node for alive.
+    /// promise: it lasts only while the other nodes consider that node alive.
     fn hand_out(&self, row: &mut ModelRow) {
         row.handed = if self.has(Bug::TokenIsAttempt) { row.position.attempts } else { row.position.version };
         row.promised = row.hold.filter(|hold| !hold.of_node).map_or(0, |hold| hold.ticks);

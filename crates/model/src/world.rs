@@ -6,7 +6,7 @@ use crate::law::Laws;
 use crate::operation::Operation;
 use crate::row::{Letter, ModelRow, SettleReport, Version};
 
-/// Everything at one moment.
+/// The state of everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     /// The tasks, as they are stored.
@@ -117,7 +117,7 @@ impl fmt::Display for Action {
         match self {
             Action::Tick => f.write_str("a tick"),
             Action::Claim { task, taken: true } => write!(f, "task {task} is claimed"),
-            Action::Claim { task, taken: false } => write!(f, "task {task} is claimed for a worker that has left"),
+            Action::Claim { task, taken: false } => write!(f, "task {task} is claimed for a worker that hung up"),
             Action::Start { task, version } => write!(f, "task {task} is started by the message of v{version}"),
             Action::Complete { task, token, letter } => {
                 write!(f, "task {task}, token {token}: completed with {letter:?}")
@@ -126,7 +126,9 @@ impl fmt::Display for Action {
             Action::Beat { task, token, detach: true } => {
                 write!(f, "task {task}, token {token}: detached from its node")
             }
-            Action::Settle { task, token, report } => write!(f, "task {task}, token {token}: {report:?} is read for"),
+            Action::Settle { task, token, report } => {
+                write!(f, "task {task}, token {token}: the server reads the task for {report:?}")
+            }
             Action::Open(operation) => write!(f, "{operation}, to be written"),
             Action::Write(operation) => write!(f, "{operation}, written"),
             Action::Crash => f.write_str("the server crashes"),

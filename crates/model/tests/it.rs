@@ -8,22 +8,22 @@ use punctual_model::{
 };
 use stateright::Model;
 
-/// Every law holds in every world, and the worlds are not empty.
+/// Every law holds in every world, and every event that must occur does.
 #[test]
-fn the_protocol_holds() {
+fn the_protocol_keeps_its_laws() {
     for (name, bounds) in ModelBounds::all() {
         let begun = Instant::now();
         let report = check(&Protocol::correct(bounds));
         let (worlds, steps, depth) = (report.worlds, report.steps, report.depth);
         println!("{name}: {worlds} worlds, {steps} steps, {depth} deep, {:.1?}", begun.elapsed());
         if let Some((law, trace)) = report.broken.first() {
-            panic!("{name}: it does not hold that {}:\n{}", law.sentence(), describe(trace));
+            panic!("{name}: the law is broken: {}\n{}", law.sentence(), describe(trace));
         }
         assert!(report.unseen.is_empty(), "{name}: never seen: {:?}", report.unseen);
     }
 }
 
-/// Whatever happens, no run goes on forever and none stops before all is final.
+/// No run goes on forever, and none stops before every task has finished.
 #[test]
 fn every_task_finishes() {
     for (name, bounds) in ModelBounds::all() {
@@ -31,7 +31,7 @@ fn every_task_finishes() {
         match walk(&Protocol::correct(bounds)) {
             Liveness::Finishes(worlds) => println!("{name}: {worlds} worlds, {:.1?}", begun.elapsed()),
             Liveness::Stuck(trace) => panic!("{name}: stuck:\n{}", describe(&trace)),
-            Liveness::Endless(trace) => panic!("{name}: goes on forever:\n{}", describe(&trace)),
+            Liveness::Endless(trace) => panic!("{name}: a run goes on forever:\n{}", describe(&trace)),
         }
     }
 }
@@ -78,16 +78,16 @@ fn a_late_heartbeat_revives_nothing() {
     );
 }
 
-/// A run is detached from its node while the reaper, on another node, has taken that node for dead
+/// A run is detached from its node after the reaper, on another node, has declared that node dead
 /// and read the task. A detachment changes no version, but the reaper's write compares the hold
 /// too, and is lost.
 #[test]
-fn a_detached_run_is_kept_from_a_reaper_that_has_read_it() {
+fn a_reaper_with_an_old_view_keeps_a_detached_run() {
     let beats = beats_that_save(Route::Push);
     assert!(matches!(beats[..], [Action::Beat { detach: true, .. }]), "{beats:?}");
 }
 
-/// The same for a lease that was extended after the reaper had read its old end.
+/// The same applies to a lease that was extended after the reaper had read its old end.
 #[test]
 fn a_reaper_with_an_old_view_keeps_an_extended_lease() {
     let beats = beats_that_save(Route::Pull);
@@ -99,7 +99,7 @@ fn a_reaper_with_an_old_view_keeps_an_extended_lease() {
 fn beats_that_save(route: Route) -> Vec<Action> {
     let bounds = ModelBounds::life(route);
     let bug = Protocol { bounds: bounds.clone(), bug: Some(Bug::ReaperJudgesStaleHold) };
-    let trace = shortest_trace(&bug, Law::LeaseKept).expect("the reaper takes what it has read");
+    let trace = shortest_trace(&bug, Law::LeaseKept).expect("the reaper takes the task back");
     println!("{}", describe(&trace));
     let correct = Protocol::correct(bounds);
     assert_eq!(first_refused(&correct, &trace), None, "{}", describe(&trace));
