@@ -1,7 +1,7 @@
-//! How the actors call the server: every call and every answer goes into the history.
+//! How the actors call the server. Every call and every answer goes into the history.
 //!
-//! A [`Caller`] finds the living server by itself. Calls that end in `_surely` are repeated until
-//! they are answered, as a careful client would; the others are made once, and may end without an
+//! A [`Caller`] finds the running server by itself. Calls that end in `_surely` are repeated until
+//! they are answered, as a careful client does. The others are made once, and may end without an
 //! answer.
 
 mod answers;
@@ -34,7 +34,7 @@ pub struct Caller {
 /// How a caller finds the server.
 #[derive(Clone, Debug)]
 enum Door {
-    /// Any server that is alive, over shared connections.
+    /// Any server that is up, over shared connections.
     Of(Vec<watch::Receiver<Option<ApiClient>>>),
     /// One server, over a connection of its own.
     Own(ApiClient),
@@ -51,7 +51,7 @@ pub struct HeldLease {
     pub token: u64,
     /// The end of the lease.
     pub expires_at: Timestamp,
-    /// What it was given to do.
+    /// The payload of the task.
     pub payload: Value,
 }
 
@@ -62,11 +62,11 @@ pub struct WorkerPoll<'a> {
     pub worker: &'a str,
     /// The queues it works for.
     pub queues: &'a [&'a str],
-    /// At most how many tasks.
+    /// The maximum number of tasks.
     pub most: usize,
     /// How long it waits for the first.
     pub wait: Duration,
-    /// For how long it wants them, in whole seconds.
+    /// The length of the lease, in whole seconds.
     pub lease_seconds: u64,
 }
 
@@ -192,8 +192,8 @@ impl Caller {
         self.about(Op::Redrive { task }, "POST", &format!("/v1/tasks/{task}/redrive"), Some(&json!({}))).await
     }
 
-    /// Polls for tasks. A poll without an answer counts as one without tasks: they are taken back
-    /// in time.
+    /// Polls for tasks. A poll without an answer counts as one without tasks: the reaper takes them
+    /// back.
     pub async fn lease(&self, ask: &WorkerPoll<'_>) -> Vec<HeldLease> {
         let api = self.api().await;
         let body = json!({
@@ -222,30 +222,30 @@ impl Caller {
     }
 
     /// Reports the outcome of a run, or a heartbeat.
-    pub async fn settle(&self, held: &HeldLease, said: WorkerReport) -> CallAnswer {
-        self.settle_all(&[(held.clone(), said)]).await.pop().expect("invariant: one item, one answer")
+    pub async fn settle(&self, held: &HeldLease, report: WorkerReport) -> CallAnswer {
+        self.settle_all(&[(held.clone(), report)]).await.pop().expect("invariant: one item, one answer")
     }
 
-    /// Reports it at the task's own address.
-    pub async fn settle_alone(&self, held: &HeldLease, said: WorkerReport) -> CallAnswer {
-        let verb = match said {
+    /// Reports the outcome at the task's own address.
+    pub async fn settle_alone(&self, held: &HeldLease, report: WorkerReport) -> CallAnswer {
+        let verb = match report {
             WorkerReport::Completed => "complete",
             WorkerReport::Failed | WorkerReport::FailedForGood => "fail",
             WorkerReport::Released => "release",
             WorkerReport::Heartbeat => "heartbeat",
         };
-        let mut body = settlement(held, said);
+        let mut body = settlement(held, report);
         if let Some(fields) = body.as_object_mut() {
             fields.retain(|name, _| name != "task_id" && name != "outcome");
         }
-        self.about(held.op(said), "POST", &format!("/v1/tasks/{}/{verb}", held.task), Some(&body)).await
+        self.about(held.op(report), "POST", &format!("/v1/tasks/{}/{verb}", held.task), Some(&body)).await
     }
 
     /// Reports about many runs, in one request.
     pub async fn settle_all(&self, items: &[(HeldLease, WorkerReport)]) -> Vec<CallAnswer> {
         let api = self.api().await;
-        let calls: Vec<_> = items.iter().map(|(held, said)| self.recorder.invoke(held.op(*said))).collect();
-        let body = json!({"items": items.iter().map(|(held, said)| settlement(held, *said)).collect::<Vec<_>>()});
+        let calls: Vec<_> = items.iter().map(|(held, report)| self.recorder.invoke(held.op(*report))).collect();
+        let body = json!({"items": items.iter().map(|(held, report)| settlement(held, *report)).collect::<Vec<_>>()});
         let reply = api.call("POST", "/v1/leases/settle").json(&body).try_send().await.ok();
         let answers = self::items(reply.as_ref(), calls.len());
         for (call, answer) in calls.into_iter().zip(&answers) {
@@ -254,10 +254,10 @@ impl Caller {
         answers
     }
 
-    /// Reports it until it is answered.
-    pub async fn settle_surely(&self, held: &HeldLease, said: WorkerReport) -> CallAnswer {
+    /// Reports the outcome until it is answered.
+    pub async fn settle_surely(&self, held: &HeldLease, report: WorkerReport) -> CallAnswer {
         loop {
-            match self.settle(held, said).await {
+            match self.settle(held, report).await {
                 CallAnswer::Unknown => tokio::time::sleep(PAUSE).await,
                 answer => return answer,
             }
@@ -277,22 +277,22 @@ impl Caller {
 }
 
 impl HeldLease {
-    fn op(&self, said: WorkerReport) -> Op {
-        Op::Settle { worker: self.worker.clone(), task: self.task, token: self.token, said }
+    fn op(&self, report: WorkerReport) -> Op {
+        Op::Settle { worker: self.worker.clone(), task: self.task, token: self.token, report }
     }
 }
 
-fn settlement(held: &HeldLease, said: WorkerReport) -> Value {
+fn settlement(held: &HeldLease, report: WorkerReport) -> Value {
     let mut item = json!({"task_id": held.task, "token": held.token});
     let failed = |item: &mut Value, retryable: bool| {
         item["outcome"] = json!("failed");
-        item["error"] = json!({"code": "told", "message": "the worker said so"});
+        item["error"] = json!({"code": "reported", "message": "the worker reported a failure"});
         item["retryable"] = json!(retryable);
     };
-    match said {
+    match report {
         WorkerReport::Completed => {
             item["outcome"] = json!("completed");
-            // A different result would make a repeated completion another one.
+            // With a different result a repeated completion would be another one.
             item["result"] = result_by(&held.worker, held.token);
         }
         WorkerReport::Failed => failed(&mut item, true),

@@ -1,12 +1,12 @@
-//! Judges a history: a pure function from what was seen to the laws that were broken.
+//! Judges a history: a pure function from the observed events to the broken laws.
 //!
-//! Called by every trial when its server has drained. A file holds a family of laws; most look at
-//! one [`Case`], which is everything that is known about one task, and some at how several tasks
-//! stand to each other. The outside view (stamps, tokens, answers) and the server's testimony (the
-//! audit trail) are held against each other, so that neither has to be believed.
+//! Every trial calls it when its server has drained. A file holds a family of laws. Most laws
+//! examine one [`Case`], which is everything that is known about one task; some compare several
+//! tasks. The checker compares the outside view (stamps, tokens, answers) with the server's
+//! testimony (the audit trail), and trusts neither.
 //!
-//! What has no answer may have happened or not: no law is broken by either. Times in the trail are
-//! the store's and are compared exactly; stamps from outside are compared with an allowance for the
+//! A call without an answer may have happened or not: neither breaks a law. Times in the trail are
+//! the store's and are compared exactly. Stamps from outside are compared with an allowance for the
 //! clocks.
 
 mod answers;
@@ -41,7 +41,7 @@ use moments::Moments;
 
 use crate::history::History;
 
-/// The laws that the history breaks; none, if all is well.
+/// The laws that the history breaks.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut findings = Findings::default();
     existence::check(history, &mut findings);
@@ -67,7 +67,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     findings.violations
 }
 
-/// What the laws have found so far.
+/// The violations found so far.
 #[derive(Default)]
 struct Findings {
     about: Option<TaskId>,
@@ -75,7 +75,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// A law is broken unless `holds`.
+    /// Records a violation of the law unless `holds`.
     fn demand(&mut self, holds: bool, law: Law, evidence: impl FnOnce() -> String) {
         if !holds {
             self.violations.push(Violation { law, task: self.about, evidence: evidence() });

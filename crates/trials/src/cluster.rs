@@ -35,22 +35,22 @@ use crate::workload::{Scene, Workload, WorkloadSize};
 /// The nodes' names.
 const NODES: [&str; 3] = ["a", "b", "c"];
 
-/// How far a node's estimate of the database's time may be behind. It is as old as the answer took
-/// to arrive, and a node that has just started has only one, on a busy machine.
+/// How far a node's estimate of the database's time may be behind. The estimate is late by the time
+/// an answer took to arrive, and a node that has just started on a busy machine has only one.
 const LAG_MILLIS: i64 = 500;
 
-/// After every task has finished, leftovers may take this long to go: longer than any lease, and
-/// longer than the database waits for a session that has lost its client.
+/// After every task has finished, leftovers may take this long to disappear: longer than any lease,
+/// and longer than the database keeps a session that has lost its client.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// What one trial does.
+/// The plan of one trial.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
     /// The server's program.
     pub program: PathBuf,
     /// A bug for `punctual-planted`.
     pub bug: Option<Bug>,
-    /// The faults, one after the other; drawn when there are fewer than cycles.
+    /// The faults, in order; the rest is drawn if there are fewer than `cycles`.
     pub faults: Vec<ClusterFault>,
     /// How many faults.
     pub cycles: usize,
@@ -61,7 +61,7 @@ pub struct ClusterPlan {
     /// How long the database is frozen or out of reach: longer than every lease. A node is frozen
     /// until the others have taken over from it.
     pub freeze: Duration,
-    /// How long the cluster has to finish everything.
+    /// How long the cluster has to finish every task.
     pub drain: Duration,
     /// Where the history is left if it breaks a law.
     pub histories: PathBuf,
@@ -97,12 +97,12 @@ impl Cluster {
         Self { nodes, proxies, postgres, database, quiet: plan.drain.min(QUIET) }
     }
 
-    /// The database, whichever server has it now.
+    /// The URL of the current primary.
     fn url(&self) -> String {
         self.postgres.url(&self.database)
     }
 
-    /// Whether the tables are consistent: `ok`, or what is not.
+    /// Whether the tables are consistent: `ok`, or the faults.
     async fn integrity(&self) -> String {
         let faults = "SELECT 'tasks that live and are finished: ' || count(*) FROM punctual.tasks
                 JOIN punctual.history USING (id) HAVING count(*) > 0
@@ -143,7 +143,7 @@ pub async fn run(plan: &ClusterPlan, mut progress: impl FnMut(usize)) -> Report 
     workload.sweep_up(&stages::QUEUES);
     let api = scene.caller.api().await;
     let until = orders.end(&scene, &api, plan.drain).await;
-    // The checker reports what is left then.
+    // The checker reports unfinished tasks.
     look(plan.drain, async || if unfinished(&api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
     workload.end().await;
     let leftovers = cluster.leftovers().await;
@@ -153,7 +153,7 @@ pub async fn run(plan: &ClusterPlan, mut progress: impl FnMut(usize)) -> Report 
     for node in &mut cluster.nodes {
         exits.push(node.stop().await.code);
     }
-    scene.targets.tell(&recorder);
+    scene.targets.record_arrivals(&recorder);
     let witness = Some(cluster.witness(leftovers).await);
     let limits = orders::limits();
     let history = History { witness, lag_millis: LAG_MILLIS, limits, schedules, ..recorder.finish(tasks) };

@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 
 use crate::history::{Dumped, Recorder};
 
-/// Tasks per page and events per page: the most the API allows.
+/// Tasks per page and events per page: the maximum of the API.
 pub const PAGE: usize = 1_000;
-/// Readers at a time.
+/// The number of concurrent readers.
 const READERS: usize = 8;
 
 /// All tasks with their trails and runs.
@@ -37,14 +37,14 @@ pub async fn dump(api: &ApiClient, recorder: &Recorder) -> Vec<Dumped> {
     readers.join_all().await.into_iter().flatten().collect()
 }
 
-/// How many tasks have not finished, as far as one page shows.
+/// How many tasks have not finished, counted on one page.
 pub async fn unfinished(api: &ApiClient) -> usize {
     let path = format!("/v1/tasks?status=BLOCKED&status=PENDING&status=QUEUED&status=RUNNING&limit={PAGE}");
     page::<TaskPage>(api, &path).await.items.len()
 }
 
 async fn tasks(api: &ApiClient) -> Vec<Task> {
-    // By id: a task that is listed twice is kept as read later.
+    // By id: if a task is listed twice, the later read is kept.
     let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
     let mut cursor = String::new();
     loop {

@@ -1,4 +1,4 @@
-//! What actors outside of the server saw: the one input of the checker.
+//! The observations of actors outside of the server: the only input of the checker.
 //!
 //! Every trial creates a [`Recorder`], gives it to its actors, and gets a [`History`] in the end:
 //!
@@ -18,8 +18,8 @@
 //! the server's instants to within [`CLOCK_ERROR_MILLIS`].
 //!
 //! Invariant: a history holds nothing that only the server knows, except its final testimony
-//! ([`Dumped`], [`Scheduled`]). What the trial saw in the database ([`Witness`]) is there to check
-//! that.
+//! ([`Dumped`], [`Scheduled`]). The trial's own view of the database ([`Witness`]) serves to check
+//! that testimony.
 
 use std::collections::BTreeMap;
 
@@ -65,10 +65,10 @@ impl Stamp {
     }
 }
 
-/// Everything that was seen, in the order of recording, and the final state of the tasks.
+/// All events in the order of recording, and the final state of the tasks.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// What was seen.
+    /// The events.
     pub events: Vec<HistoryEvent>,
     /// Every task, as the API showed it after the drain.
     pub dump: Vec<Dumped>,
@@ -101,17 +101,17 @@ impl History {
             .filter_map(|event| if let HistoryEvent::Arrival(arrival) = event { Some(arrival) } else { None })
     }
 
-    /// What the nemesis did.
+    /// The acts of the nemesis.
     pub fn acts(&self) -> impl Iterator<Item = &Act> {
         self.events.iter().filter_map(|event| if let HistoryEvent::Act(act) = event { Some(act) } else { None })
     }
 }
 
-/// One thing that an actor outside of the server saw or did.
+/// An event that an actor outside of the server saw or caused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum HistoryEvent {
-    /// A call and what was answered.
+    /// A call and its answer.
     Call(RecordedCall),
     /// A lease that a worker got.
     Grant(Grant),
@@ -130,7 +130,7 @@ pub struct RecordedCall {
     pub invoked: Stamp,
     /// After the answer arrived, or the wait for it ended.
     pub answered: Stamp,
-    /// What came back.
+    /// The answer.
     pub answer: CallAnswer,
 }
 
@@ -170,7 +170,7 @@ pub enum Op {
         /// The fencing token it holds, or once held.
         token: u64,
         /// What it reported.
-        said: WorkerReport,
+        report: WorkerReport,
     },
 }
 
@@ -231,7 +231,7 @@ pub enum WorkerReport {
     Heartbeat,
 }
 
-/// What came back from a call.
+/// The answer to a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallAnswer {
@@ -290,11 +290,11 @@ pub struct Grant {
     pub token: u64,
     /// The end of the lease.
     pub expires_at: Timestamp,
-    /// What the worker was given to do.
+    /// The payload of the task.
     pub payload: Value,
-    /// Before the worker asked.
+    /// When the worker began to ask.
     pub asked: Stamp,
-    /// After it got the lease.
+    /// When it had got the lease.
     pub got: Stamp,
 }
 
@@ -309,7 +309,7 @@ pub struct Arrival {
     pub token: u64,
     /// The body.
     pub payload: Value,
-    /// When its first bytes were there.
+    /// When its first bytes arrived.
     pub at: Stamp,
 }
 

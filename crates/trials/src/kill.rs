@@ -1,5 +1,5 @@
-//! The trial of `kill -9`: a server under load is killed again and again, must drain afterwards,
-//! and its history is then checked.
+//! The trial of `kill -9`: a server under load is killed many times and must drain afterwards. Then
+//! its history is checked.
 //!
 //! ```text
 //! stages ─▶ cycle: load, something at stake, kill -9, start ─▶ … ─▶ quiet ─▶ drain ─▶ dump ─▶ check
@@ -29,7 +29,7 @@ use crate::planted::Bug;
 use crate::stages;
 use crate::workload::{Scene, Workload, WorkloadSize};
 
-/// What one trial does.
+/// The plan of one trial.
 #[derive(Clone, Debug)]
 pub struct KillPlan {
     /// The server's program.
@@ -42,7 +42,7 @@ pub struct KillPlan {
     pub seed: u64,
     /// How many submitters, workers and targets there are.
     pub load: WorkloadSize,
-    /// How long the server has to finish everything.
+    /// How long the server has to finish every task.
     pub drain: Duration,
     /// Where the history is left if it breaks a law.
     pub histories: PathBuf,
@@ -65,7 +65,7 @@ pub async fn run(plan: &KillPlan, mut progress: impl FnMut(usize)) -> Report {
         progress(cycle + 1);
     }
     workload.enough().await;
-    // On a busy machine a stage may have waited in vain.
+    // On a busy machine a stage may have given up waiting for a task.
     workload.sweep_up(&stages::QUEUES);
     let api = scene.caller.api().await;
     let until = orders.end(&scene, &api, plan.drain).await;
@@ -74,7 +74,7 @@ pub async fn run(plan: &KillPlan, mut progress: impl FnMut(usize)) -> Report {
     let tasks = dump(&api, &recorder).await;
     let schedules = vec![orders.obeyed(&api, until).await];
     let exit = machine.stop().await;
-    scene.targets.tell(&recorder);
+    scene.targets.record_arrivals(&recorder);
     let history = History { limits: orders::limits(), schedules, ..recorder.finish(tasks) };
     let mut report = Report::of(&history, check(&history), begun.elapsed());
     report.integrity = machine.integrity();
@@ -91,6 +91,6 @@ pub async fn run(plan: &KillPlan, mut progress: impl FnMut(usize)) -> Report {
 
 /// Waits until every task has finished, or the time is up.
 async fn drain(api: &ApiClient, within: Duration) {
-    // The checker reports what is left then.
+    // The checker reports unfinished tasks.
     look(within, async || if unfinished(api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
 }

@@ -38,7 +38,7 @@ const SETTINGS: [(&str, &str); 7] = [
 pub struct Machine {
     program: PathBuf,
     name: String,
-    /// The address of the store that it shares with others; none: it has one of its own in its
+    /// The URL of a store that it shares with other servers; none for its own store in its
     /// directory.
     store: Option<String>,
     breakers: bool,
@@ -53,8 +53,7 @@ pub struct Machine {
 impl Machine {
     /// A machine with an empty directory and nothing running.
     pub fn new(program: &Path, bug: Option<Bug>, recorder: Recorder) -> Self {
-        // The server runs in a directory of its own, where a relative path would name something
-        // else.
+        // The server runs in its own directory, where a relative path would name another file.
         let program = program.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         Self {
             program,
@@ -76,14 +75,14 @@ impl Machine {
         Self { name: name.into(), store: Some(store.into()), ..self }
     }
 
-    /// The same without circuit breakers, for trials that fail most runs on purpose: one would open
-    /// and hold the other tasks back.
+    /// The same without circuit breakers, for trials that fail most runs on purpose: a breaker
+    /// would open and stop the other tasks.
     #[must_use]
     pub fn without_breakers(self) -> Self {
         Self { breakers: false, ..self }
     }
 
-    /// Where the living server is found.
+    /// A client of the running server, or none.
     pub fn door(&self) -> watch::Receiver<Option<ApiClient>> {
         self.door.subscribe()
     }
@@ -97,8 +96,8 @@ impl Machine {
         self.door.send_replace(Some(ApiClient::new(line.trim_start_matches(READY).trim())));
     }
 
-    /// Starts the server and kills it after a moment, wherever in its start it is then.
-    pub async fn stillbirth(&mut self, after: Duration) {
+    /// Starts the server and kills it after this time, while it may still be starting.
+    pub async fn kill_during_start(&mut self, after: Duration) {
         self.spawn();
         tokio::time::sleep(after).await;
         self.kill();
@@ -125,7 +124,7 @@ impl Machine {
         exit
     }
 
-    /// SIGSTOP: it is there, and does nothing.
+    /// SIGSTOP: the process exists, but does nothing.
     pub fn freeze(&self) {
         if let Some(process) = &self.process {
             process.signal("STOP");
@@ -133,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// SIGCONT: it goes on as if nothing had happened.
+    /// SIGCONT: the process continues as if nothing had happened.
     pub fn thaw(&self) {
         if let Some(process) = &self.process {
             self.act("thaw");
@@ -149,7 +148,7 @@ impl Machine {
         asked.unwrap_or_else(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Panics and errors that the servers have logged so far, and their last words if they ended by
+    /// Panics and errors that the servers have logged so far, and their last lines if they ended by
     /// themselves.
     pub fn complaints(&self) -> &[String] {
         &self.complaints
@@ -160,8 +159,7 @@ impl Machine {
     }
 
     fn listen_to(&mut self, log: &str) {
-        // That a shared store cannot be reached is an error in the log of a node, and none of the
-        // node.
+        // A node logs an error if it cannot reach a shared store. That is not a fault of the node.
         let errors = self.store.is_none();
         let bad = |line: &&str| {
             line.contains("panicked") || line.starts_with("punctual:") || errors && line.contains("ERROR")

@@ -1,5 +1,5 @@
-//! The standing orders of a trial, set before its load begins and in force until it is over: a
-//! queue of the load has a low limit, and a schedule fires every second.
+//! The fixed settings of a trial, from before its load begins until its end: a queue of the load
+//! has a low limit, and a schedule fires every second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const PLACES: usize = 3;
 /// An edit of a schedule may have to wait for a node that fires it.
 const OBEYED_WITHIN: Duration = Duration::from_secs(20);
 
-/// The standing orders, once they are set.
+/// The fixed settings, once they are made.
 #[derive(Clone, Debug)]
 pub struct StandingOrders {
     schedule: ScheduleId,
@@ -31,7 +31,7 @@ pub struct StandingOrders {
 }
 
 impl StandingOrders {
-    /// Sets them.
+    /// Makes the settings.
     pub async fn give(scene: &Scene) -> Self {
         let api = scene.caller.api().await;
         put(&api, &format!("/v1/queues/{NARROW}"), &json!({"max_concurrency": PLACES})).await;
@@ -59,7 +59,7 @@ impl StandingOrders {
         let until = scene.in_millis(0);
         let last = Timestamp::from_millis(until.as_millis() / 1_000 * 1_000);
         let newest = format!("/v1/schedules/{}/occurrences?limit=1", self.schedule);
-        // The checker reports what is missing then.
+        // The checker reports missing records.
         look(within, async || {
             let newest: OccurrencePage = page(api, &newest).await;
             if newest.items.first().is_some_and(|newest| newest.instant >= last) { Ok(()) } else { Err(()) }
@@ -74,7 +74,7 @@ impl StandingOrders {
         until
     }
 
-    /// The occurrences of the schedule until then, as the API shows them.
+    /// The occurrences of the schedule up to `until`, as the API shows them.
     pub async fn obeyed(&self, api: &ApiClient, until: Timestamp) -> Scheduled {
         let (mut occurrences, mut cursor) = (Vec::new(), String::new());
         loop {

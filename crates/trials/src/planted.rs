@@ -1,4 +1,4 @@
-//! Bugs to plant in the product, to see that the trials notice.
+//! Bugs to plant in the product, to prove that the trials find them.
 //!
 //! The product runs unchanged on a store that misbehaves: each bug is a `Mischief`, a layer around
 //! the real store that spoils one of its calls. `punctual-planted` is the product with the bug that
@@ -21,14 +21,14 @@ use self::spoilt::{Mischief, Spoilt};
 use crate::checker::Law;
 use crate::races::Kind;
 
-/// The trial that a bug shows itself in.
+/// The trial that finds a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// That of `kill -9`, with this many kills.
+    /// The trial of `kill -9`, with this many kills.
     Kills(usize),
-    /// That of this kind of race.
+    /// The trial of this kind of race.
     Races(Kind),
-    /// That of a cluster.
+    /// The trial of a cluster.
     Cluster,
 }
 
@@ -52,7 +52,7 @@ macro_rules! bugs {
                 match self { $(Bug::$bug => Law::$law,)+ }
             }
 
-            /// Where it shows itself.
+            /// The trial that finds it.
             pub const fn shows_in(self) -> Trial {
                 match self { $(Bug::$bug => $trial,)+ }
             }
@@ -76,11 +76,11 @@ bugs! {
     ExpiryForgotten, "expiry-forgotten", NeverExpired, Trial::Kills(0), inserting::ExpiryForgotten;
     /// An ordering key is forgotten.
     OrderForgotten, "order-forgotten", InTurn, Trial::Kills(0), inserting::OrderForgotten;
-    /// A task does not wait for the last of those that it depends on.
+    /// A task does not wait for the last of its dependencies.
     ParentForgotten, "parent-forgotten", DependenciesHold, Trial::Kills(0), inserting::ParentForgotten;
     /// Webhooks of a limited queue are kept in another one.
     LimitEvaded, "limit-evaded", LimitHolds, Trial::Kills(0), inserting::LimitEvaded;
-    /// A completion by an old token is written against the row as it stands.
+    /// A completion by an old token is written to the current row.
     TokenIgnored, "token-ignored", OneCompletion, Trial::Kills(0), settling::TokenIgnored;
     /// A heartbeat by an old token extends the lease of the current holder.
     HeartbeatTokenIgnored, "heartbeat-token-ignored", TokensFence, Trial::Kills(0), settling::HeartbeatTokenIgnored;
@@ -96,19 +96,19 @@ bugs! {
     AttemptCountedTwice, "attempt-counted-twice", AttemptsCounted, Trial::Kills(0), settling::AttemptCountedTwice;
     /// A retry does not wait for its delay.
     RetryAtOnce, "retry-at-once", NeverEarly, Trial::Kills(0), settling::RetryAtOnce;
-    /// A re-drive goes on counting where the attempts were used up.
+    /// A re-drive keeps the used-up attempts.
     RedriveKeepsAttempts, "redrive-keeps-attempts", AttemptsCounted, Trial::Kills(0), settling::RedriveKeepsAttempts;
-    /// A worker is given a task that another one has just got.
+    /// A worker gets a task that another one has just got.
     HandedOutTwice, "handed-out-twice", TokensFence, Trial::Kills(0), claiming::HandedOutTwice::default();
-    /// A lease is shorter than its worker was answered.
+    /// A lease is shorter than the answer to its worker says.
     LeaseCutShort, "lease-cut-short", LeaseIsKept, Trial::Kills(0), claiming::LeaseCutShort;
-    /// An instant of a schedule is fired once more, by a node that does not know of the first.
+    /// An instant of a schedule fires twice: a second node does not know of the first task.
     FiredTwice, "fired-twice", EachInstantOnce, Trial::Kills(0), claiming::FiredTwice::default();
     /// The sweep for due tasks finds nothing.
     SweepOff, "sweep-off", EverythingEnds, Trial::Kills(1), sweeping::SweepOff;
     /// The reaper finds nothing.
-    ReaperBlind, "reaper-blind", NothingHeldForEver, Trial::Kills(0), sweeping::ReaperBlind;
-    /// A node that takes its time claims by a term that is over.
+    ReaperBlind, "reaper-blind", NothingHeldForever, Trial::Kills(0), sweeping::ReaperBlind;
+    /// A slow node claims under a term that has ended.
     TermsIgnored, "terms-ignored", OneOwner, Trial::Cluster, claiming::TermsIgnored;
     /// A completion that lost against another outcome is answered as accepted.
     LostCompletionTaken, "lost-completion-taken", OneCompletion, Trial::Races(Kind::DifferentCompletions), racing::LostTaken(racing::completes);
@@ -120,11 +120,11 @@ bugs! {
     LostRedriveTaken, "lost-redrive-taken", AnswersHold, Trial::Races(Kind::RedriveTwice), racing::LostTaken(racing::redrives);
     /// A claim takes a task that was cancelled after its read.
     CancelledHandedOut, "cancelled-handed-out", CancelHolds, Trial::Races(Kind::CancelAgainstLease), racing::CancelledHandedOut::default();
-    /// A sign of life extends a lease that has run out.
+    /// A heartbeat extends a lease that has run out.
     LeaseRevived, "lease-revived", TokensFence, Trial::Races(Kind::LateHeartbeat), racing::LeaseRevived;
-    /// A key is searched, and taken a moment later.
+    /// A key is looked up, and used a moment later without a lock.
     KeyUnlocked, "key-unlocked", NothingInvented, Trial::Races(Kind::SameKey), racing::KeyUnlocked::default();
-    /// A claim gives out the payload that the task had before it was edited.
+    /// A claim returns the payload from before an edit.
     StaleBody, "stale-body", EditHolds, Trial::Races(Kind::EditAgainstClaim), racing::StaleBody::default();
 }
 
@@ -141,7 +141,9 @@ impl Bug {
 /// The store with the bug that the environment names, or the store itself.
 pub fn from_environment(inner: Arc<dyn Store>) -> Arc<dyn Store> {
     match std::env::var(Bug::VARIABLE) {
-        Ok(name) => Bug::named(&name).unwrap_or_else(|| panic!("{name:?} is no bug of ours")).around(inner),
+        Ok(name) => {
+            Bug::named(&name).unwrap_or_else(|| panic!("{name:?} is not the name of a planted bug")).around(inner)
+        }
         Err(_) => inner,
     }
 }

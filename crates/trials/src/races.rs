@@ -1,5 +1,5 @@
-//! The trial of races: two or more callers meet at a barrier and want something that only one of
-//! them can have.
+//! The trial of races: two or more callers start together at a barrier, and only one of them can
+//! win.
 //!
 //! ```text
 //! many rounds at a time: set up ─▶ barrier ─▶ calls ─▶ how does the task stand? ─▶ in the table of legal outcomes?
@@ -44,7 +44,7 @@ use crate::machine::Machine;
 use crate::planted::Bug;
 use crate::workload::arrival;
 
-/// What one trial does.
+/// The plan of one trial.
 #[derive(Clone, Debug)]
 pub struct RacePlan {
     /// The server's program.
@@ -116,7 +116,7 @@ struct RoundsOfKind {
 }
 
 impl RoundsOfKind {
-    /// Runs one round after the other until there are enough.
+    /// Runs one round after the other until all are done.
     async fn hold(self: Arc<Self>, mut round: Round, place: usize) {
         let name = self.kind.name();
         let mut queue = format!("{name}-{place}");
@@ -131,7 +131,7 @@ impl RoundsOfKind {
             if !self.count(&outcome) {
                 let evidence = evidence(&round, number, &outcome).await;
                 self.report.lock().illegal.push(evidence);
-                // The next round must not meet what this one may have left.
+                // The next round must not find tasks that this one may have left.
                 queue = format!("{name}-{place}-{number}");
             }
         }
@@ -147,7 +147,7 @@ impl RoundsOfKind {
     }
 }
 
-/// What is needed to examine an illegal outcome.
+/// The evidence for an illegal outcome.
 async fn evidence(round: &Round, number: usize, outcome: &RoundOutcome) -> String {
     let trail = match outcome.task {
         Some(task) => round.trail(task).await,

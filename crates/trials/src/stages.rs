@@ -1,9 +1,8 @@
-//! Situations that every trial goes through once, before the faults begin: what the dice would
-//! bring up sooner or later is brought about here, so that a bug that shows in it is found in every
-//! run.
+//! Situations that every trial goes through once, before the faults begin. The random load would
+//! produce them only sometimes; here a bug that shows in one of them is found in every run.
 //!
 //! Each stage has a queue of its own, so that no worker of the load interferes. Nothing is asserted
-//! here: the actors do what clients and workers do, and the checker judges.
+//! here: the actors behave like clients and workers, and the checker judges.
 
 mod leases;
 mod plans;
@@ -35,23 +34,23 @@ pub async fn play(scene: &Scene) {
     tokio::join!(
         leases::overtaken(scene),
         leases::vanished(scene),
-        leases::told_to_stop(scene),
+        leases::asked_to_stop(scene),
         leases::used_up(scene),
         leases::given_back(scene),
         leases::side_by_side(scene),
         plans::cancelled_in_time(scene),
         plans::postponed(scene),
         plans::expired(scene),
-        plans::said_again(scene),
+        plans::submitted_again(scene),
         plans::pushed_later(scene),
         plans::pushed_in_vain(scene),
         together::in_turn(scene),
         together::after_others(scene),
-        together::in_little_place(scene),
+        together::in_few_slots(scene),
     );
 }
 
-/// What one worker gets of a queue within a while.
+/// Polls a queue for one task, and waits this long.
 async fn take(scene: &Scene, worker: &str, queue: &str, wait: Duration) -> Option<HeldLease> {
     scene.caller.lease(&WorkerPoll { worker, queues: &[queue], most: 1, wait, lease_seconds: 1 }).await.pop()
 }

@@ -40,22 +40,22 @@ pub struct WorkloadSize {
 }
 
 impl WorkloadSize {
-    /// Enough to have something of everything in flight at any moment.
+    /// Enough to have every kind of request in flight at any moment.
     pub const USUAL: Self = Self { submitters: 4, workers: 3, pause: Duration::from_millis(40) };
-    /// Enough to keep a server from being idle.
+    /// Enough to keep a server busy.
     pub const LIGHT: Self = Self { submitters: 1, workers: 2, pause: Duration::from_millis(100) };
 }
 
-/// What all actors share.
+/// The state that all actors share.
 #[derive(Clone)]
 pub struct Scene {
-    /// How to talk to the server.
+    /// The caller of the server.
     pub caller: Caller,
     /// Where webhooks go.
     pub targets: Arc<TemperTargets>,
     /// Tasks that were submitted for later, for meddlers.
     waiting: Arc<Mutex<Vec<TaskId>>>,
-    /// Tasks that were acknowledged, for others to depend on.
+    /// Tasks that were acknowledged, as dependencies for other tasks.
     known: Arc<Mutex<Vec<TaskId>>>,
     over: Arc<AtomicBool>,
     keys: Arc<AtomicUsize>,
@@ -87,9 +87,9 @@ impl Scene {
 /// The actors of a load.
 pub struct Workload {
     scene: Scene,
-    /// They end by themselves once the load is over.
+    /// Actors that end by themselves once the load is over.
     wanting: JoinSet<()>,
-    /// They work until they are dropped.
+    /// Actors that work until they are dropped.
     working: JoinSet<()>,
 }
 
@@ -113,7 +113,7 @@ impl Workload {
         Self { scene: scene.clone(), wanting, working }
     }
 
-    /// Stops submitters and meddlers; returns when the last call was answered.
+    /// Stops submitters and meddlers. Returns when their last call was answered.
     pub async fn enough(&mut self) {
         self.scene.over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.wanting.join_next().await {
@@ -137,7 +137,7 @@ impl Workload {
     }
 }
 
-/// One of the last `last`, if there is any.
+/// One of the last `last` tasks, if there is any.
 fn recent(tasks: &[TaskId], last: usize, dice: &mut StdRng) -> Option<TaskId> {
     let back = dice.random_range(0..last).min(tasks.len().checked_sub(1)?);
     Some(tasks[tasks.len() - 1 - back])

@@ -1,4 +1,4 @@
-//! The short form of the trials: the product stands them, and the product with a planted bug does
+//! The short form of the trials: the product passes them, and the product with a planted bug does
 //! not.
 //!
 //! The long form is the program `trials`.

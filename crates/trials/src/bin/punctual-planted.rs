@@ -1,5 +1,5 @@
-//! The product with a planted bug, for the trials' own tests:
-//! `TRIALS_PLANTED_BUG=sweep-off punctual-planted serve`. Without that variable it is the product.
+//! The product with a planted bug, for the trials' own tests: `TRIALS_PLANTED_BUG=sweep-off
+//! punctual-planted serve`. Without that variable it is the unchanged product.
 
 use std::process::ExitCode;
 

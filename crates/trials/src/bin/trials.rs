@@ -20,7 +20,7 @@ use punctual_trials::races::Kind;
 use punctual_trials::workload::WorkloadSize;
 use punctual_trials::{cluster, kill, races};
 
-/// Tries to break a server, and checks from outside whether it did.
+/// Tries to break a server, and checks from outside whether it broke.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -29,23 +29,23 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum TrialCommand {
-    /// `kill -9` under load, again and again.
+    /// Kills a server under load with `kill -9`, many times.
     Kills {
-        /// How often.
+        /// The number of kills.
         #[arg(long, default_value_t = 200)]
         cycles: usize,
         #[command(flatten)]
         common: Common,
     },
-    /// Three nodes on one `PostgreSQL`, and one fault after the other.
+    /// Three nodes on one `PostgreSQL`, with one fault after the other.
     Cluster {
-        /// How many.
+        /// The number of faults.
         #[arg(long, default_value_t = 100)]
         cycles: usize,
-        /// For how long something stands still, in seconds.
+        /// How long a node or the database is frozen, in seconds.
         #[arg(long, default_value_t = 6)]
         freeze: u64,
-        /// Only this fault, or these in turn.
+        /// Only these faults, in this order.
         #[arg(long, value_name = "FAULT", value_parser = fault)]
         only: Vec<ClusterFault>,
         #[command(flatten)]
@@ -53,10 +53,10 @@ enum TrialCommand {
     },
     /// Callers that compete at the same instant, of which only one can win.
     Races {
-        /// How many rounds of each kind.
+        /// The number of rounds of each kind.
         #[arg(long, default_value_t = 2_000)]
         rounds: usize,
-        /// Only this kind, or these.
+        /// Only these kinds.
         #[arg(long, value_name = "KIND", value_parser = kind)]
         only: Vec<Kind>,
         #[command(flatten)]
@@ -66,13 +66,13 @@ enum TrialCommand {
 
 #[derive(Args)]
 struct Common {
-    /// What the dice begin with; drawn if absent.
+    /// The seed of the random numbers; drawn if absent.
     #[arg(long)]
     seed: Option<u64>,
     /// The server's program.
     #[arg(long, default_value = "target/debug/punctual")]
     program: PathBuf,
-    /// Where a history with a violation in it is left.
+    /// The directory for histories that break a law.
     #[arg(long, default_value = ".")]
     histories: PathBuf,
 }

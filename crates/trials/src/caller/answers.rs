@@ -1,4 +1,4 @@
-//! What the server's replies mean to a history.
+//! Turns the server's replies into the answers of a history.
 
 use punctual_core::ids::TaskId;
 use punctual_core::time::Timestamp;
@@ -17,7 +17,7 @@ pub fn answer(reply: Option<&Reply>) -> CallAnswer {
     })
 }
 
-/// The answers to the items of one request; all unknown when it was not answered.
+/// The answers to the items of one request; all unknown if it was not answered.
 pub fn items(reply: Option<&Reply>, count: usize) -> Vec<CallAnswer> {
     let Some(reply) = reply else { return vec![CallAnswer::Unknown; count] };
     if reply.status() != 200 {

@@ -18,7 +18,7 @@ pub struct Wish {
 
 impl Wish {
     /// A task for pull workers, due at once. Retried after a fixed, short delay, as the checker
-    /// expects it.
+    /// expects.
     pub fn new(key: impl Into<String>, queue: &str) -> Self {
         let key = key.into();
         let body = json!({
@@ -87,7 +87,7 @@ impl Wish {
         self
     }
 
-    /// To do something else.
+    /// With another payload.
     #[must_use]
     pub fn payload(self, payload: Value) -> Self {
         self.with("payload", payload)
@@ -108,12 +108,12 @@ impl Wish {
         self.key_in_header.then_some(&self.key)
     }
 
-    /// What is sent.
+    /// The body of the request.
     pub fn body(&self) -> &Value {
         &self.body
     }
 
-    /// What the history keeps.
+    /// The submission as the history keeps it.
     pub fn submission(&self) -> Submission {
         let instant = |field: &str| self.body[field].as_str().and_then(|text| Timestamp::parse(text).ok());
         Submission {

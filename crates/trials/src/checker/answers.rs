@@ -1,5 +1,4 @@
-//! Law 18: a definite answer is definite. An accepted call is in the trail for good; a refused one
-//! is not.
+//! Law 18: answers are true. An accepted call is in the trail for good; a refused one is not.
 
 use punctual_core::state::State;
 
@@ -11,7 +10,7 @@ use crate::history::{CallAnswer, Op, RecordedCall, TrailStep, WorkerReport};
 /// Compares every answer with the trail.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped else { return };
-    for settle in case.settles().filter(|settle| settle.said != WorkerReport::Heartbeat) {
+    for settle in case.settles().filter(|settle| settle.report != WorkerReport::Heartbeat) {
         settled(case, settle, findings);
     }
     let edits = calls(case, |op| matches!(op, Op::Edit { .. }));
@@ -21,23 +20,23 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let cancels = calls(case, |op| matches!(op, Op::Cancel { .. }));
     for call in cancels.iter().filter(|call| matches!(call.answer, CallAnswer::Ok(_))) {
         findings.demand(dumped.state == State::Cancelled || !dumped.state.is_final(), Law::AnswersHold, || {
-            format!("{} in the end, although {call:?}; {}", dumped.state.as_str(), case.summary())
+            format!("{} in the end, in spite of {call:?}; {}", dumped.state.as_str(), case.summary())
         });
     }
     for call in &cancels {
         let shown = call.answer.shown().filter(|shown| shown.status == 200).and_then(|shown| shown.state.as_deref());
         findings.demand(shown.is_none_or(|state| state == State::Cancelled.as_str()), Law::AnswersHold, || {
-            format!("answered as cancelled, and shown otherwise: {call:?}; {}", case.summary())
+            format!("answered as cancelled, but has another state: {call:?}; {}", case.summary())
         });
     }
     let stopped = case.trail().iter().any(|step| step.is("cancelled") || step.is("cancel_requested"));
     let asked = cancels.iter().any(|call| call.answer.may_have_happened());
     findings.demand(!stopped || asked, Law::AnswersHold, || {
-        format!("cancelled, although nobody's cancellation was accepted: {cancels:?}; {}", case.summary())
+        format!("cancelled, although no cancellation was accepted: {cancels:?}; {}", case.summary())
     });
 }
 
-/// The answers to a worker's settlements against what followed its token.
+/// Compares the answers to a worker's settlements with the steps after its token.
 fn settled(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     let next = case.step(settle.token + 1);
     let recorded = next.is_some_and(|step| settle.is_recorded_by(step));
@@ -52,14 +51,14 @@ fn settled(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
                     && next.is_some_and(|step| other.is_recorded_by(step))
             };
             findings.demand(!recorded || case.settles().any(|other| same(&other)), Law::AnswersHold, || {
-                format!("refused, and yet in the trail: {:?}; {}", settle.call, case.summary())
+                format!("refused, but in the trail: {:?}; {}", settle.call, case.summary())
             });
         }
         CallAnswer::Unknown => {}
     }
 }
 
-/// Every accepted call has a step of its own, and every step a call that may have made it.
+/// Every accepted call has its own step, and every step has a call that may have made it.
 fn each_has_its_step(case: &Case<'_>, calls: &[&RecordedCall], reason: &str, findings: &mut Findings) {
     let steps: Vec<&TrailStep> = case.trail().iter().filter(|step| step.is(reason)).collect();
     let accepted: Vec<&&RecordedCall> = calls.iter().filter(|call| matches!(call.answer, CallAnswer::Ok(_))).collect();
@@ -75,12 +74,12 @@ fn each_has_its_step(case: &Case<'_>, calls: &[&RecordedCall], reason: &str, fin
     for (call, version) in calls.iter().filter_map(|call| Some((call, only_at(call)?))) {
         let held = case.step(version + 1).is_some_and(|step| step.is(reason) && case.may_be(call, step));
         findings.demand(held, Law::AnswersHold, || {
-            format!("was to be at version {version} or not at all: {call:?}; {}", case.summary())
+            format!("not applied at version {version}, as If-Match required: {call:?}; {}", case.summary())
         });
     }
     for step in steps {
         findings.demand(calls.iter().any(|call| case.may_be(call, step)), Law::AnswersHold, || {
-            format!("nobody's call made {step:?}: {calls:?}")
+            format!("no call made {step:?}: {calls:?}")
         });
     }
 }

@@ -17,18 +17,18 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     for delivery in case.deliveries() {
         let Some(attempt) = attempt_at(dumped, delivery.token) else { continue };
         findings.demand(attempt == delivery.attempt, Law::AttemptsCounted, || {
-            format!("attempt {attempt} by its runs, but {delivery:?}; {}", case.summary())
+            format!("attempt {attempt} in its runs, but {delivery:?}; {}", case.summary())
         });
     }
     for step in case.trail().iter().filter(|step| step.to == State::DeadLettered) {
         findings.demand(is_hopeless(case, dumped, step), Law::AttemptsCounted, || {
-            format!("no reason to give up ({} retries allowed); {}", dumped.max_retries, case.summary())
+            format!("a dead letter without a reason ({} retries allowed); {}", dumped.max_retries, case.summary())
         });
     }
-    for settle in case.settles().filter(|settle| settle.said == WorkerReport::FailedForGood && settle.accepted()) {
+    for settle in case.settles().filter(|settle| settle.report == WorkerReport::FailedForGood && settle.accepted()) {
         let buried = case.step(settle.token + 1).is_none_or(|step| step.to == State::DeadLettered);
         findings.demand(buried, Law::AttemptsCounted, || {
-            format!("failed for good, and yet no dead letter: {:?}; {}", settle.call, case.summary())
+            format!("failed for good, but not a dead letter: {:?}; {}", settle.call, case.summary())
         });
     }
 }
@@ -64,7 +64,7 @@ fn is_hopeless(case: &Case<'_>, dumped: &Dumped, step: &TrailStep) -> bool {
     let run = run.filter(|(started, _)| started.version == token).map(|(_, run)| run).next();
     let used_up = run.is_some_and(|run| run.attempt > dumped.max_retries);
     let declared = |settle: &SettleCall<'_>| {
-        settle.token == token && settle.said == WorkerReport::FailedForGood && settle.call.answer.may_have_happened()
+        settle.token == token && settle.report == WorkerReport::FailedForGood && settle.call.answer.may_have_happened()
     };
     let refused = run.and_then(|run| run.http_status).is_some_and(|status| (400..500).contains(&status));
     let life = dumped.trail.iter().take_while(|other| other.version <= step.version);

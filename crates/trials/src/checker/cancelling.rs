@@ -1,14 +1,14 @@
-//! Law 8: a task that was cancelled before it began is not delivered afterwards; a running one
-//! learns of it at its next heartbeat.
+//! Law 8: a task that was cancelled before it began is not delivered afterwards. A running one is
+//! refused its next heartbeat.
 
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
 use crate::history::{Op, WorkerReport};
 
-/// Checks what came after a cancellation.
+/// Checks the deliveries and heartbeats after a cancellation.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
-    told_to_stop(case, findings);
+    heartbeats_are_refused(case, findings);
     let cancelled = case
         .calls
         .iter()
@@ -33,12 +33,12 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
 }
 
 /// No heartbeat of a cancelled run is accepted.
-fn told_to_stop(case: &Case<'_>, findings: &mut Findings) {
+fn heartbeats_are_refused(case: &Case<'_>, findings: &mut Findings) {
     let cancels = case.calls.iter().filter(|call| matches!(call.op, Op::Cancel { .. }));
     let Some(cancel) = cancels.filter(|call| call.answer.shown().is_some()).min_by_key(|call| call.answered) else {
         return;
     };
-    for beat in case.settles().filter(|settle| settle.said == WorkerReport::Heartbeat && settle.accepted()) {
+    for beat in case.settles().filter(|settle| settle.report == WorkerReport::Heartbeat && settle.accepted()) {
         findings.demand(beat.call.invoked <= cancel.answered, Law::CancelHolds, || {
             format!("{cancel:?}, and then {:?}; {}", beat.call, case.summary())
         });

@@ -1,4 +1,4 @@
-//! Everything that is known about one task, brought together.
+//! Everything that is known about one task.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use crate::history::{
     Arrival, CallAnswer, Dumped, Grant, History, Op, RecordedCall, Stamp, Submission, TrailStep, WorkerReport,
 };
 
-/// One task, seen from all sides.
+/// One task, with everything that the history has about it.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
     /// The task.
@@ -30,7 +30,7 @@ pub struct Case<'a> {
     pub lag_millis: i64,
 }
 
-/// Every task that any actor has seen, in the order of the ids.
+/// Every task that any actor has seen, in the order of ids.
 pub fn cases(history: &History) -> Vec<Case<'_>> {
     let mut cases: BTreeMap<TaskId, Case<'_>> = BTreeMap::new();
     let mut by_key: HashMap<&str, Vec<&RecordedCall>> = HashMap::new();
@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
         self.trail().iter().find(|step| step.version == version)
     }
 
-    /// What was submitted: under a key that was used for different tasks, the one that was
+    /// The submission of the task. If its key was used for different tasks, the one that was
     /// accepted.
     pub fn submission(&self) -> Option<&'a Submission> {
         let accepted = self.submits.iter().find(|call| call.answer.shown().is_some());
@@ -113,12 +113,14 @@ impl<'a> Case<'a> {
     /// What workers reported about it.
     pub fn settles(&self) -> impl Iterator<Item = SettleCall<'a>> {
         self.calls.iter().filter_map(|call| match &call.op {
-            Op::Settle { worker, token, said, .. } => Some(SettleCall { worker, token: *token, said: *said, call }),
+            Op::Settle { worker, token, report, .. } => {
+                Some(SettleCall { worker, token: *token, report: *report, call })
+            }
             _ => None,
         })
     }
 
-    /// The end of the lease under `token`, as its worker learned it last.
+    /// The end of the lease under `token`, as the server last answered its worker.
     pub fn promised_until(&self, token: u64) -> Option<Timestamp> {
         let granted = self.grants.iter().filter(|grant| grant.token == token).map(|grant| grant.expires_at);
         let extended = self.settles().filter(|settle| settle.token == token);
@@ -130,7 +132,7 @@ impl<'a> Case<'a> {
         let mut text = String::from("trail");
         for TrailStep { at, to, actor, reason, version, .. } in self.trail() {
             write!(text, " · {version} {reason} → {} by {actor} at {at}", to.as_str())
-                .expect("invariant: a string takes any text");
+                .expect("invariant: writing to a string succeeds");
         }
         text
     }
@@ -141,9 +143,9 @@ impl<'a> Case<'a> {
 pub struct HeldRun {
     pub token: u64,
     pub attempt: u32,
-    /// When it was there.
+    /// When it arrived.
     pub at: Stamp,
-    /// Before it was asked for, if it was.
+    /// When the worker began to ask for it; none for a webhook.
     pub asked: Option<Stamp>,
 }
 
@@ -152,7 +154,7 @@ pub struct HeldRun {
 pub struct SettleCall<'a> {
     pub worker: &'a str,
     pub token: u64,
-    pub said: WorkerReport,
+    pub report: WorkerReport,
     pub call: &'a RecordedCall,
 }
 
@@ -165,7 +167,7 @@ impl SettleCall<'_> {
     /// Whether `step` is the effect of this report when it is accepted.
     pub fn is_recorded_by(&self, step: &TrailStep) -> bool {
         let by_worker = step.actor.starts_with("worker");
-        match self.said {
+        match self.report {
             WorkerReport::Completed => step.reason == "completed",
             WorkerReport::Released => by_worker && step.reason == "given_back",
             WorkerReport::Failed | WorkerReport::FailedForGood => by_worker && step.is_failure(),
@@ -190,7 +192,7 @@ const NO_FAILURES: [&str; 11] = [
 ];
 
 impl TrailStep {
-    /// Whether a run ended without completing: the reason is then what the worker called it.
+    /// Whether a run ended without completing. The reason is then the worker's error code.
     pub(super) fn is_failure(&self) -> bool {
         self.from == Some(State::Running)
             && matches!(self.to, State::Pending | State::DeadLettered)

@@ -1,7 +1,7 @@
 //! Law 13: a task with dependencies begins once all of them have finished as its policy requires. A
 //! dependency that does not complete ends the task or releases it, by the policy.
 //!
-//! A dead letter is such an end; one that was re-driven and completed in time is not.
+//! A dead letter counts as not completed, unless it was re-driven and completed in time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -44,12 +44,12 @@ fn not_unknown(history: &History, findings: &mut Findings) {
         let is_refused = matches!(&call.answer, CallAnswer::Refused { code, .. } if code == "unknown_dependency");
         let is_known = submission.depends_on.iter().all(|id| known.contains(id));
         findings.demand(!is_refused || !is_known, Law::DependenciesHold, || {
-            format!("all that it depends on was acknowledged before {call:?}")
+            format!("all its dependencies were acknowledged before {call:?}")
         });
     }
 }
 
-/// A task and what it depends on.
+/// A task and its dependencies.
 struct Family<'a> {
     child: &'a Case<'a>,
     parents: Vec<&'a Case<'a>>,
@@ -95,7 +95,7 @@ impl<'a> Family<'a> {
         let waits = self.child.dumped.is_some_and(|dumped| dumped.state == State::Blocked);
         findings.demand(!waits || !self.parents.iter().all(|parent| is_at_rest(parent)), Law::DependenciesHold, || {
             let parents: Vec<String> = self.parents.iter().map(|parent| named_summary(parent)).collect();
-            format!("waits, and they are all final: {parents:?}; {}", self.child.summary())
+            format!("waits, but all its dependencies have finished: {parents:?}; {}", self.child.summary())
         });
     }
 

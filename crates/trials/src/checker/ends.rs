@@ -1,4 +1,4 @@
-//! Laws 3 and 4: a task ends once, and its completion holds its newest token.
+//! Laws 3 and 4: a task ends once, and is completed by its newest token.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +32,12 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     result_of_completion(case, findings);
 }
 
-/// A completed task has the result of the worker that completed it. A webhook's answer is not known
-/// here.
+/// A completed task has the result of the worker that completed it. The history does not have a
+/// webhook's answer.
 fn result_of_completion(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped.filter(|dumped| dumped.state == State::Completed && !dumped.pushed) else { return };
     let token = dumped.version - 1;
-    let completions = case.settles().filter(|settle| settle.said == WorkerReport::Completed && settle.token == token);
+    let completions = case.settles().filter(|settle| settle.report == WorkerReport::Completed && settle.token == token);
     let (mut possible, mut certain) = (false, true);
     for settle in completions.filter(|settle| settle.call.answer.may_have_happened()) {
         let this = dumped.result.as_ref() == Some(&result_by(settle.worker, token));
@@ -45,15 +45,15 @@ fn result_of_completion(case: &Case<'_>, findings: &mut Findings) {
         certain &= this || !settle.accepted();
     }
     findings.demand(possible && certain, Law::OneCompletion, || {
-        let said: Vec<_> = case.settles().map(|settle| settle.call).collect();
-        format!("the result is {:?}, but {said:?}", dumped.result)
+        let reports: Vec<_> = case.settles().map(|settle| settle.call).collect();
+        format!("the result is {:?}, but {reports:?}", dumped.result)
     });
 }
 
 /// The answers to workers' completions.
 fn accepted(case: &Case<'_>, findings: &mut Findings) {
     let completions: Vec<_> =
-        case.settles().filter(|settle| settle.said == WorkerReport::Completed && settle.accepted()).collect();
+        case.settles().filter(|settle| settle.report == WorkerReport::Completed && settle.accepted()).collect();
     for settle in &completions {
         let newer = case.deliveries().find(|other| other.token > settle.token && other.at < settle.call.invoked);
         findings.demand(newer.is_none(), Law::OneCompletion, || {

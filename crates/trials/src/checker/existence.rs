@@ -1,4 +1,4 @@
-//! Laws 1, 2 and, for submissions, 18: every acknowledged task exists, and nothing else does.
+//! Laws 1, 2 and, for submissions, 18: every acknowledged task exists, and no other task does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -38,7 +38,7 @@ pub fn check(history: &History, findings: &mut Findings) {
         let refused = !calls.iter().any(|call| call.answer.may_have_happened());
         if let Some(tasks) = tasks.get(key) {
             findings.demand(!refused, Law::AnswersHold, || {
-                format!("every submission under the key {key:?} was refused, and yet there is {tasks:?}")
+                format!("every submission under the key {key:?} was refused, but there is {tasks:?}")
             });
             findings.demand(tasks.len() == 1, Law::NothingInvented, || format!("the key {key:?} has {tasks:?}"));
         }
@@ -53,18 +53,18 @@ fn kept(history: &History, known: &BTreeSet<TaskId>, findings: &mut Findings) {
     };
     for call in history.calls() {
         if let (Op::Submit(_), Some(task)) = (&call.op, call.answer.shown().and_then(|shown| shown.task)) {
-            demand(task, &|| format!("is gone, and was acknowledged: {call:?}"));
+            demand(task, &|| format!("is gone, but was acknowledged: {call:?}"));
         }
     }
     for grant in history.grants() {
-        demand(grant.task, &|| format!("is gone, and a worker had it: {grant:?}"));
+        demand(grant.task, &|| format!("is gone, but a worker had it: {grant:?}"));
     }
     for arrival in history.arrivals() {
-        demand(arrival.task, &|| format!("is gone, and was pushed: {arrival:?}"));
+        demand(arrival.task, &|| format!("is gone, but was pushed: {arrival:?}"));
     }
 }
 
-/// The tasks under each key; tasks without a submission are found on the way.
+/// The tasks under each key. Reports tasks without a submission.
 fn tasks_by_key<'a>(
     history: &'a History,
     submitted: &BTreeMap<&str, Vec<&RecordedCall>>,
@@ -77,7 +77,7 @@ fn tasks_by_key<'a>(
         let is_of = |schedule: ScheduleId| history.schedules.iter().any(|ours| ours.schedule == schedule);
         let is_scheduled = dumped.key.is_none() && dumped.scheduled.is_some_and(|(schedule, _)| is_of(schedule));
         findings.demand(key.is_some() || is_scheduled, Law::NothingInvented, || {
-            format!("nobody submitted {:?}", dumped.key)
+            format!("no submission has the key {:?}", dumped.key)
         });
         if let Some(key) = key {
             tasks.entry(key).or_default().push(dumped.task);

@@ -7,7 +7,7 @@ use super::case::{Case, HeldRun, SettleCall};
 use super::law::Law;
 use crate::history::{CallAnswer, WorkerReport};
 
-/// Checks who held the task, and until when.
+/// Checks the holders of the task, and until when they held it.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     unique_and_growing(case, findings);
     for settle in case.settles().filter(SettleCall::accepted) {
@@ -26,7 +26,7 @@ fn unique_and_growing(case: &Case<'_>, findings: &mut Findings) {
             format!("token {token} was handed out more than once: {deliveries:?}")
         });
     }
-    // A webhook may be in flight for a while; a lease was granted while it was requested.
+    // A webhook may be in flight for a while; a lease is granted during its request.
     let leases: Vec<&HeldRun> = by_token.values().flatten().filter(|delivery| delivery.asked.is_some()).collect();
     for pair in leases.windows(2) {
         findings.demand(pair[0].asked <= Some(pair[1].at), Law::TokensFence, || {
@@ -35,24 +35,25 @@ fn unique_and_growing(case: &Case<'_>, findings: &mut Findings) {
     }
 }
 
-/// An old token has no effect. Repeating a report that was accepted while the token was the newest
-/// is no effect. Completions have a law of their own.
+/// An old token has no effect. A repeated report that was first accepted while the token was the
+/// newest changes nothing. Completions have their own law.
 fn fenced(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     let repeated = case.step(settle.token + 1).is_some_and(|step| settle.is_recorded_by(step));
     let newer = case.deliveries().find(|other| other.token > settle.token && other.at < settle.call.invoked);
-    if settle.said != WorkerReport::Completed {
+    if settle.report != WorkerReport::Completed {
         findings.demand(newer.is_none() || repeated, Law::TokensFence, || {
-            format!("token {} was obeyed after {newer:?}: {:?}", settle.token, settle.call)
+            format!("token {} was accepted after {newer:?}: {:?}", settle.token, settle.call)
         });
     }
-    if settle.said == WorkerReport::Heartbeat {
+    if settle.report == WorkerReport::Heartbeat {
         revived(case, settle, findings);
     }
 }
 
 /// A heartbeat after the end of its lease extends nothing.
 fn revived(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
-    let others = || case.settles().filter(|other| other.token == settle.token && other.said == WorkerReport::Heartbeat);
+    let others =
+        || case.settles().filter(|other| other.token == settle.token && other.report == WorkerReport::Heartbeat);
     let unclear = others().any(|other| matches!(other.call.answer, CallAnswer::Unknown));
     let before = others().filter(|other| other.call.invoked < settle.call.invoked);
     let extended = before.filter_map(|other| other.call.answer.shown()?.lease_expires_at);
@@ -64,8 +65,7 @@ fn revived(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     }
 }
 
-/// A run that its worker did not end was not ended before the end of the lease that the worker
-/// knew.
+/// A run is not taken from its worker before the end of the lease that the worker was promised.
 fn leases_kept(case: &Case<'_>, findings: &mut Findings) {
     let trail = case.trail();
     for (at, started) in trail.iter().enumerate().filter(|(_, step)| step.is("started")) {

@@ -1,4 +1,4 @@
-//! The laws, by the numbers they have in the design of the reliability tests.
+//! The laws, with their numbers in the design of the reliability tests.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Law {
     OneCompletion,
     /// 5: fencing tokens.
     TokensFence,
-    /// 5: leases against each other.
+    /// 5: leases that overlap.
     LeaseIsKept,
     /// 6: the counting of attempts.
     AttemptsCounted,
@@ -46,7 +46,7 @@ pub enum Law {
     /// 21: the end of every task.
     EverythingEnds,
     /// 22: holds that ran out.
-    NothingHeldForEver,
+    NothingHeldForever,
     /// 23: the database after the quiet time.
     NothingLeftBehind,
 }
@@ -73,52 +73,58 @@ impl Law {
         Law::OneOwner,
         Law::AnswersHold,
         Law::EverythingEnds,
-        Law::NothingHeldForEver,
+        Law::NothingHeldForever,
         Law::NothingLeftBehind,
     ];
 
     /// The law in words.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Law::AcknowledgedIsKept => "an acknowledged task, or one that somebody was given, can be read afterwards",
-            Law::NothingInvented => "every task was submitted, a key has one task, and every answer names that one",
+            Law::AcknowledgedIsKept => "a task that was acknowledged or delivered can be read afterwards",
+            Law::NothingInvented => "every task was submitted, a key has one task, and every answer names that task",
             Law::FinalIsFinal => "a final state is left only by the re-drive of a dead letter",
             Law::OneCompletion => "a task completes at most once between two re-drives, by the newest token",
-            Law::TokensFence => "a token is handed out once, tokens grow, and an older one than was seen has no effect",
-            Law::LeaseIsKept => "no run is taken from its worker before the end of the lease that it was answered",
-            Law::AttemptsCounted => "attempts count 1, 2, 3 …; only used up or hopeless tasks are dead letters",
-            Law::NeverEarly => "nothing is delivered before its time, a retry not before its delay",
-            Law::NeverExpired => "nothing is delivered after its expiry",
-            Law::CancelHolds => {
-                "a cancelled task is not delivered afterwards, and its worker learns of it at the next heartbeat"
+            Law::TokensFence => {
+                "a token is handed out once, tokens grow, and a token older than one seen has no effect"
             }
-            Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
-            Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
-            Law::EachInstantOnce => "every instant of a schedule has one record and one task, and no task is without",
-            Law::InTurn => "of an ordering key one task is at work at a time, and then the first of those that wait",
-            Law::LimitHolds => "never are more tasks of a queue in hands than its limit allows",
+            Law::LeaseIsKept => "no run is taken from its worker before the end of the lease in the answer",
+            Law::AttemptsCounted => {
+                "attempts count 1, 2, 3 …; a dead letter has used up its retries or has an error not worth one"
+            }
+            Law::NeverEarly => "no task is delivered before its time, no retry before its delay",
+            Law::NeverExpired => "no task is delivered after its expiry",
+            Law::CancelHolds => {
+                "a cancelled task is not delivered afterwards, and the next heartbeat of its worker is refused"
+            }
+            Law::EditHolds => "a delivered task has the time and the payload of the last edit before it",
+            Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and has every delivery",
+            Law::EachInstantOnce => {
+                "every instant of a schedule has one record and one task, and no task is without a record"
+            }
+            Law::InTurn => "one task of an ordering key runs at a time, and the first waiting one is next",
+            Law::LimitHolds => "no more tasks of a queue are claimed at once than its limit allows",
             Law::DependenciesHold => {
-                "what depends on others begins when all of them are at rest as it should be, and then it does begin"
+                "a task begins once all its dependencies have finished as its policy requires, and not before"
             }
             Law::OneOwner => {
-                "a partition and the leadership have one holder a term, and nobody writes once a greater one began"
+                "a partition and the leadership have one holder a term, and no node writes under an older term"
             }
-            Law::AnswersHold => "what was answered with 2xx is so for good; what was answered with 4xx had no effect",
-            Law::EverythingEnds => "in the end every task has come to rest",
-            Law::NothingHeldForEver => "a hold that ran out is taken back within seconds",
+            Law::AnswersHold => "a call answered with 2xx has its effect for good; a call answered with 4xx has none",
+            Law::EverythingEnds => "in the end every task has finished",
+            Law::NothingHeldForever => "a hold that ran out is taken back within seconds",
             Law::NothingLeftBehind => {
-                "in the end no transaction is open, no lock held, no partition unowned, no key without its task"
+                "in the end no transaction is open, no lock is held, no partition is unowned, no key is without its task"
             }
         }
     }
 }
 
-/// A broken law, and how it shows.
+/// A broken law and its evidence.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The law.
     pub law: Law,
-    /// The task it was broken for; none when it is about a submission that has none.
+    /// The task; none for a submission without a task.
     pub task: Option<TaskId>,
     /// What was seen.
     pub evidence: String,

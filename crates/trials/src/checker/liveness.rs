@@ -1,5 +1,5 @@
-//! Laws 21 and 22, after the faults have stopped and the server had time: every task ends, and
-//! nothing stays held.
+//! Laws 21 and 22, after the faults have stopped and the server has drained: every task ends, and
+//! none stays held.
 
 use punctual_core::state::State;
 
@@ -7,8 +7,8 @@ use super::Findings;
 use super::case::Case;
 use super::law::Law;
 
-/// The latest time after the end of a hold at which it is taken back. The reaper checks twice a
-/// second; a machine that runs a whole test suite beside it is slow.
+/// The longest time after the end of a hold until the reaper takes the task back. The reaper checks
+/// twice a second, but a machine that runs a whole test suite is slow.
 const TAKEN_BACK_WITHIN_MILLIS: i64 = 3_000;
 /// How long a webhook worker has beyond the timeout to record the outcome.
 const GRACE_MILLIS: i64 = 30_000;
@@ -27,7 +27,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let at_most = started.at.plus_millis(timeout.saturating_add(if dumped.pushed { GRACE_MILLIS } else { 0 }));
     let until = case.promised_until(started.version).unwrap_or(at_most);
     let late = dumped.read.surely_after(until.plus_millis(TAKEN_BACK_WITHIN_MILLIS), case.lag_millis);
-    findings.demand(!late, Law::NothingHeldForEver, || {
-        format!("held until {until}, and still at {}; {}", dumped.read.wall(), case.summary())
+    findings.demand(!late, Law::NothingHeldForever, || {
+        format!("held until {until}, but still held at {}; {}", dumped.read.wall(), case.summary())
     });
 }

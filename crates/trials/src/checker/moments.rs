@@ -1,8 +1,8 @@
 //! When a step was written, so that the steps of different tasks can be compared.
 //!
-//! If a witness saw the writes, the database's own counter decides: a write that depends on a
-//! commit comes after it. Otherwise there was one server, and its clock decides; steps of the same
-//! millisecond may be in either order.
+//! If a witness saw the writes, the database's own counter gives the order: a write that depends on
+//! a commit comes after it. Otherwise there was one server, and its clock gives the order; steps of
+//! the same millisecond may be in either order.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub struct Moments {
 pub type WriteMoment = i64;
 
 impl Moments {
-    /// Those of a history.
+    /// The moments of a history.
     pub fn of(history: &History) -> Self {
         let seen = history.witness.as_ref().map(|witness| {
             let mut seen: HashMap<(TaskId, u64), i64> = HashMap::new();

@@ -1,8 +1,8 @@
 //! The due instant and the payload of a task at each of its versions, as clients asked for them.
 //!
-//! The trail shows that there was an edit, but not which. An edit that was answered has its step
-//! between its call and its answer. If more than one call fits, each is a candidate: a law is
-//! broken only if none of them allows what was seen.
+//! The trail shows that there was an edit, but not which one. An edit that was answered has its
+//! step between its call and its answer. If more than one call fits, each is a candidate: a law is
+//! broken only if no candidate allows the observation.
 
 use punctual_core::time::Timestamp;
 use serde_json::Value;
@@ -19,20 +19,20 @@ pub enum DueOrigin {
     Edit,
 }
 
-/// What holds between two steps of a trail.
+/// What is planned between two steps of a trail.
 #[derive(Clone, Debug)]
 pub struct DuePlan<'a> {
     /// Not before this.
     pub due_at: Timestamp,
     /// Where the due instant came from.
     pub origin: DueOrigin,
-    /// One of these; empty when it is not known.
+    /// The candidates for the payload; empty if it is not known.
     pub payloads: Vec<&'a Value>,
     /// The expiry: not to be started after it.
     pub expires_at: Option<Timestamp>,
 }
 
-/// The steps of the trail, each with what held just before it.
+/// The steps of the trail, each with the plan just before it.
 pub fn plans<'a>(case: &Case<'a>) -> Vec<(&'a TrailStep, DuePlan<'a>)> {
     let (Some(first), Some(submission), Some(dumped)) = (case.trail().first(), case.submission(), case.dumped) else {
         return Vec::new();

@@ -36,7 +36,7 @@ pub fn check(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Every instant has its record, and nothing else has.
+/// Every instant has its record, and there is no other record.
 fn recorded(scheduled: &Scheduled, records: &BTreeMap<Timestamp, Vec<&Occurred>>, findings: &mut Findings) {
     let full = |at: Timestamp| Timestamp::from_millis(at.as_millis().div_euclid(EVERY_MILLIS) * EVERY_MILLIS);
     let mut instant = full(scheduled.created_at).plus_millis(EVERY_MILLIS);
@@ -48,11 +48,11 @@ fn recorded(scheduled: &Scheduled, records: &BTreeMap<Timestamp, Vec<&Occurred>>
     }
     for instant in records.keys() {
         let is_wanted = *instant == full(*instant) && *instant >= scheduled.created_at;
-        findings.demand(is_wanted, Law::EachInstantOnce, || format!("{instant} is none of its instants"));
+        findings.demand(is_wanted, Law::EachInstantOnce, || format!("{instant} is not an instant of the schedule"));
     }
 }
 
-/// A record is the only one of its instant, and its task exists and stands for it.
+/// A record is the only one of its instant, and its task exists and was made for that instant.
 fn has_its_task(
     records: &BTreeMap<Timestamp, Vec<&Occurred>>,
     tasks: &HashMap<TaskId, &Dumped>,
@@ -62,7 +62,7 @@ fn has_its_task(
         let task = records.first().and_then(|record| tasks.get(&record.task?));
         let stands_for_it = task.and_then(|task| task.scheduled).is_some_and(|(_, stands_for)| stands_for == *instant);
         findings.demand(records.len() == 1 && stands_for_it, Law::EachInstantOnce, || {
-            format!("of {instant} it is said {records:?}, and of the task {task:?}")
+            format!("{instant} has the records {records:?} and the task {task:?}")
         });
     }
 }
@@ -71,7 +71,9 @@ fn has_its_task(
 fn has_its_record(dumped: &Dumped, records: &BTreeMap<Timestamp, Vec<&Occurred>>, findings: &mut Findings) {
     let records = dumped.scheduled.and_then(|(_, instant)| records.get(&instant));
     let is_named = records.is_some_and(|records| records.iter().any(|record| record.task == Some(dumped.task)));
-    findings.demand(is_named, Law::EachInstantOnce, || format!("of its instant it is said {records:?}: {dumped:?}"));
+    findings.demand(is_named, Law::EachInstantOnce, || {
+        format!("not named by the records of its instant {records:?}: {dumped:?}")
+    });
 }
 
 fn is_not_early(dumped: &Dumped, findings: &mut Findings) {

@@ -72,7 +72,7 @@ impl Specimen {
         made
     }
 
-    /// The witness sees everything as the trails show it now.
+    /// Makes the witness agree with the trails as they are now.
     pub fn witness_again(&mut self) {
         self.history.witness = Some(self.witnessed());
     }
@@ -98,7 +98,7 @@ impl Specimen {
         self.witness_again();
     }
 
-    /// One node owns everything from the beginning, and writes every step.
+    /// A witness to one node that owns everything from the beginning, and writes every step.
     fn witnessed(&self) -> Witness {
         let term = |(moment, resource): (u64, &str)| Term {
             moment,
@@ -119,12 +119,12 @@ impl Specimen {
         Witness { terms, writes: (10..).zip(steps).map(write).collect(), ..Witness::default() }
     }
 
-    /// What the database saw.
+    /// The witness.
     pub fn witness(&mut self) -> &mut Witness {
         self.history.witness.as_mut().expect("there was a witness")
     }
 
-    /// A resource changes hands just before a write to a task.
+    /// Gives a resource to another holder just before a write to a task.
     pub fn hand_over(&mut self, handover: Handover<'_>) {
         let Handover { resource, holder, term, before: task, version } = handover;
         let witness = self.witness();
@@ -144,7 +144,7 @@ impl Specimen {
         self.call_at(millis, Op::Submit(submission), ok(201, task));
     }
 
-    /// What was submitted under a key.
+    /// The submission under a key.
     pub fn submission(&mut self, key: &str) -> &mut Submission {
         let submission = |event| match event {
             &mut HistoryEvent::Call(RecordedCall { op: Op::Submit(ref mut submission), .. })

@@ -16,14 +16,14 @@ use crate::history::{Dumped, History, Term, TrailStep, Witness, WitnessedWrite};
 /// The name of the leadership among the resources.
 const LEADER: &str = "leader";
 
-/// Compares what the servers did with what they held; checks nothing without a witness.
+/// Compares the servers' writes with the terms they held. Checks nothing without a witness.
 pub fn check(history: &History, findings: &mut Findings) {
     let Some(witness) = &history.witness else { return };
     findings.about = None;
     let reigns = Reigns::of(witness, findings);
     let mut writes: HashMap<(TaskId, u64), &WitnessedWrite> = HashMap::new();
     for write in &witness.writes {
-        // A row may be written again at its version: by a heartbeat, or when its turn comes.
+        // A row may be written again at its version, by a heartbeat or when it gets its turn.
         let first = writes.entry((write.task, write.version)).or_insert(write);
         if write.moment < first.moment {
             *first = write;
@@ -34,7 +34,8 @@ pub fn check(history: &History, findings: &mut Findings) {
         for step in &dumped.trail {
             let Some(needed) = needed(dumped, step) else { continue };
             let write = writes.get(&(dumped.task, step.version));
-            findings.demand(write.is_some(), Law::OneOwner, || format!("nobody saw the write of {step:?}"));
+            findings
+                .demand(write.is_some(), Law::OneOwner, || format!("the witness did not see the write of {step:?}"));
             let Some(write) = write else { continue };
             let resource = match needed {
                 Needed::Leadership => LEADER,
@@ -48,14 +49,14 @@ pub fn check(history: &History, findings: &mut Findings) {
     }
 }
 
-/// What a node must hold.
+/// The resource and the node that must hold it.
 #[derive(Clone, Copy)]
 enum Needed {
     Leadership,
     PartitionOfTask,
 }
 
-/// What a node must hold to take this step, if anything.
+/// The resource that the node must hold to take this step, if any.
 fn needed(dumped: &Dumped, step: &TrailStep) -> Option<Needed> {
     if step.actor == "reaper" || step.actor == "schedule" {
         Some(Needed::Leadership)
@@ -66,7 +67,7 @@ fn needed(dumped: &Dumped, step: &TrailStep) -> Option<Needed> {
     }
 }
 
-/// The holders of a resource, and from when on.
+/// The holders of each resource, in the order of their terms.
 struct Reigns<'a>(BTreeMap<&'a str, Vec<Reign<'a>>>);
 
 /// A term, from the moment at which it was taken.
@@ -78,7 +79,7 @@ struct Reign<'a> {
 }
 
 impl<'a> Reigns<'a> {
-    /// Those of the witness; terms that do not grow are found on the way.
+    /// The terms that the witness saw. Reports terms that do not grow.
     fn of(witness: &'a Witness, findings: &mut Findings) -> Self {
         let mut terms: Vec<&Term> = witness.terms.iter().collect();
         terms.sort_unstable_by_key(|term| term.moment);

@@ -35,18 +35,18 @@ fn a_clean_history_breaks_nothing() {
 
 #[test]
 fn an_unanswered_call_may_have_happened_or_not() {
-    fine("an unanswered submission that never was", |it| {
+    fine("an unanswered submission that did not happen", |it| {
         let task = TaskId::new();
         it.submit_at(10, "void", task, None);
         it.calls(|op| matches!(op, Op::Submit(submission) if submission.key == "void"))
             .for_each(|call| call.answer = CallAnswer::Unknown);
     });
-    fine("unanswered calls that did what they should", |it| {
+    fine("unanswered calls that had their effect", |it| {
         it.calls(|op| !matches!(op, Op::Submit(_)))
             .filter(|call| matches!(call.answer, CallAnswer::Ok(_)))
             .for_each(|call| call.answer = CallAnswer::Unknown);
     });
-    fine("an unanswered edit that was none", |it| {
+    fine("an unanswered edit that did not happen", |it| {
         let task = it.moved;
         it.call_at(1_500, Op::Edit { task, due_at: Some(at(700)), payload: None, if_match: None }, CallAnswer::Unknown);
     });
@@ -67,7 +67,7 @@ fn a_clock_may_be_behind_but_not_ahead() {
 }
 
 #[test]
-fn a_repeated_settlement_is_no_second_one() {
+fn a_repeated_settlement_breaks_nothing() {
     fine("the same completion again", |it| {
         it.call_at(2_500, settle(it.lost, Token(6), WorkerReport::Completed), ok(200, it.lost));
         it.call_at(3_000, settle(it.hopeless, Token(3), WorkerReport::FailedForGood), ok(200, it.hopeless));
@@ -118,7 +118,7 @@ fn one_completion_by_the_newest_token() {
         it.dumped(it.lost).trail.push(again);
     });
     broken(Law::OneCompletion, |it| {
-        it.calls(|op| matches!(op, Op::Settle { token: 3, said: WorkerReport::Completed, .. }))
+        it.calls(|op| matches!(op, Op::Settle { token: 3, report: WorkerReport::Completed, .. }))
             .for_each(|call| call.answer = CallAnswer::Ok(crate::history::Shown::default()));
     });
     broken(Law::OneCompletion, |it| it.dumped(it.lost).trail[5].version = 5);
@@ -158,7 +158,7 @@ fn attempts_are_counted() {
     broken(Law::AttemptsCounted, |it| it.granted(it.lost, Token(6)).attempt = 3);
     broken(Law::AttemptsCounted, |it| it.dumped(it.lost).max_retries = 0);
     broken(Law::AttemptsCounted, |it| {
-        it.calls(|op| matches!(op, Op::Settle { said: WorkerReport::FailedForGood, .. }))
+        it.calls(|op| matches!(op, Op::Settle { report: WorkerReport::FailedForGood, .. }))
             .for_each(|call| call.answer = refused(409));
     });
     broken(Law::AttemptsCounted, |it| it.dumped(it.hopeless).trail[3].to = State::Pending);
@@ -258,7 +258,7 @@ fn the_trail_is_true() {
 fn answers_hold() {
     broken(Law::AnswersHold, |it| it.cut(it.lost, 6));
     broken(Law::AnswersHold, |it| {
-        it.calls(|op| matches!(op, Op::Settle { token: 6, said: WorkerReport::Completed, .. }))
+        it.calls(|op| matches!(op, Op::Settle { token: 6, report: WorkerReport::Completed, .. }))
             .for_each(|call| call.answer = refused(409));
     });
     for kind in ["submit", "cancel", "edit", "redrive"] {
@@ -300,14 +300,15 @@ fn a_result_is_that_of_the_completion() {
     broken(Law::OneCompletion, |it| it.dumped(it.lost).result = Some(result_by("w", 3)));
     broken(Law::OneCompletion, |it| it.dumped(it.lost).result = None);
     broken(Law::OneCompletion, |it| {
-        let other = Op::Settle { worker: "another".to_owned(), task: it.lost, token: 6, said: WorkerReport::Completed };
+        let other =
+            Op::Settle { worker: "another".to_owned(), task: it.lost, token: 6, report: WorkerReport::Completed };
         it.call_at(2_000, other, ok(200, it.lost));
     });
 }
 
 #[test]
 fn each_instant_of_a_schedule_fires_once() {
-    // It was created at 500, and fired at 1,000 and 2,000; the trial was over at 2,500.
+    // It was created at 500, and fired at 1,000 and 2,000; the trial ended at 2,500.
     broken(Law::EachInstantOnce, |it| drop(it.history.schedules[0].occurrences.pop()));
     broken(Law::EachInstantOnce, |it| it.history.schedules[0].until = at(3_000));
     broken(Law::EachInstantOnce, |it| it.history.schedules[0].created_at = at(-1));
@@ -347,7 +348,7 @@ fn tasks_of_a_key_take_turns() {
         it.submission("lost").ordering_key = Some("key".to_owned());
         it.shift(it.turns[0], -1_700);
     });
-    fine("one that was lost and is at rest", |it| {
+    fine("one that was lost and has finished", |it| {
         it.submission("lost").ordering_key = Some("key".to_owned());
         it.shift(it.turns[0], -900);
     });
@@ -355,7 +356,7 @@ fn tasks_of_a_key_take_turns() {
 }
 
 #[test]
-fn the_first_that_waits_has_the_next_turn() {
+fn the_first_waiting_task_has_the_next_turn() {
     let swapped = |it: &mut Specimen| {
         it.shift(it.turns[1], 200);
         it.shift(it.turns[2], -200);
@@ -365,11 +366,11 @@ fn the_first_that_waits_has_the_next_turn() {
         swapped(it);
         it.history.witness = None;
     });
-    fine("the second is not wanted before the third", |it| {
+    fine("the second is not due before the third", |it| {
         swapped(it);
         it.dumped(it.turns[1]).execute_at = at(2_401);
     });
-    fine("nobody knew of the second when the first was over", |it| {
+    fine("the second was not acknowledged when the first finished", |it| {
         swapped(it);
         let key = |op: &Op| matches!(op, Op::Submit(submission) if submission.key == "turn-1");
         it.calls(key).for_each(|call| call.answered = stamp(3_100));
@@ -378,15 +379,15 @@ fn the_first_that_waits_has_the_next_turn() {
 
 #[test]
 fn the_limit_of_a_queue_holds() {
-    // The one has the only place from 4,100 to 4,200, the other from 4,500 on.
+    // The first has the only slot from 4,100 to 4,200, the second from 4,500 on.
     broken(Law::LimitHolds, |it| it.shift(it.family[2], -301));
     broken(Law::LimitHolds, |it| {
         it.shift(it.family[2], -301);
         it.history.witness = None;
     });
     broken(Law::LimitHolds, |it| it.cut(it.family[1], 2));
-    fine("the other one takes the place at once", |it| it.shift(it.family[2], -300));
-    fine("there are two places", |it| {
+    fine("the other one takes the slot at once", |it| it.shift(it.family[2], -300));
+    fine("there are two slots", |it| {
         it.shift(it.family[2], -301);
         it.history.limits.insert("narrow".to_owned(), 2);
     });
@@ -479,29 +480,29 @@ fn one_owner_in_terms_that_grow() {
     fine("a new owner after the claim", |it| {
         it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 2, before: it.moved, version: 4 });
     });
-    fine("given up before the claim was written, and nobody else's yet", |it| {
+    fine("given up before the claim was written, without a new owner yet", |it| {
         it.hand_over(Handover { resource: PARTITION, holder: None, term: 1, before: it.moved, version: 3 });
     });
-    fine("another one takes a turn in between", |it| {
+    fine("another node owns it in between", |it| {
         it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 2, before: it.moved, version: 1 });
         it.hand_over(Handover { resource: PARTITION, holder: Some(NODE), term: 3, before: it.moved, version: 2 });
     });
     // Any node may serve pull workers.
-    fine("who claims for a worker", |it| it.dumped(it.lost).trail[1].node = "node_2".to_owned());
-    fine("nobody looked", |it| it.history.witness = None);
+    fine("another node claims for a worker", |it| it.dumped(it.lost).trail[1].node = "node_2".to_owned());
+    fine("there was no witness", |it| it.history.witness = None);
 }
 
 #[test]
 fn nothing_is_left_behind() {
     broken(Law::NothingLeftBehind, |it| it.witness().left.push("a transaction".to_owned()));
-    broken(Law::NothingHeldForEver, |it| it.witness().held.push("a task".to_owned()));
+    broken(Law::NothingHeldForever, |it| it.witness().held.push("a task".to_owned()));
 }
 
 #[test]
-fn everything_ends_and_nothing_is_held_for_ever() {
+fn everything_ends_and_nothing_stays_held() {
     broken(Law::EverythingEnds, |it| it.cut(it.cancelled, 1));
-    broken(Law::NothingHeldForEver, |it| it.cut(it.lost, 3));
-    broken(Law::NothingHeldForEver, |it| it.cut(it.moved, 4));
+    broken(Law::NothingHeldForever, |it| it.cut(it.lost, 3));
+    broken(Law::NothingHeldForever, |it| it.cut(it.moved, 4));
 }
 
 #[test]

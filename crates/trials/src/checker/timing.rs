@@ -1,4 +1,5 @@
-//! Laws 7 and 9: nothing early, nothing expired, and an edit counts from its acknowledgement on.
+//! Laws 7 and 9: no task is delivered early or expired, and an edit counts from its acknowledgement
+//! on.
 
 use punctual_core::time::Timestamp;
 
@@ -8,7 +9,7 @@ use super::law::Law;
 use super::planned::{DueOrigin, DuePlan, plans};
 use crate::history::{Stamp, TrailStep};
 
-/// Checks when the task was delivered, and with what.
+/// Checks when the task was delivered, and with which payload.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let plans = plans(case);
     for (step, plan) in plans.iter().filter(|(step, _)| step.is("claimed") || step.is("started")) {
@@ -24,11 +25,11 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     for delivery in case.deliveries() {
         let Some((_, plan)) = at_version(&plans, delivery.token) else { continue };
         findings.demand(!delivery.at.surely_before(plan.due_at), law(plan.origin), || {
-            format!("due at {}, but there at {}: {delivery:?}", plan.due_at, delivery.at.wall())
+            format!("due at {}, but delivered at {}: {delivery:?}", plan.due_at, delivery.at.wall())
         });
         let late = |(asked, expiry): (Stamp, Timestamp)| asked.surely_after(expiry, case.lag_millis);
         findings.demand(!delivery.asked.zip(plan.expires_at).is_some_and(late), Law::NeverExpired, || {
-            format!("asked for and given after {:?}: {delivery:?}", plan.expires_at)
+            format!("requested and delivered after its expiry {:?}: {delivery:?}", plan.expires_at)
         });
     }
     let leased = case.grants.iter().map(|grant| (grant.token, &grant.payload));

@@ -16,7 +16,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
         let gapless = step.version == last.map_or(0, |last| last.version) + 1;
         let joined = step.from == last.map(|last| last.to);
         findings.demand(gapless && joined && legal(last, step), Law::TrailIsTrue, || {
-            format!("no step from {last:?} to {step:?}; {}", case.summary())
+            format!("no legal step from {last:?} to {step:?}; {}", case.summary())
         });
         last = Some(step);
     }
@@ -29,11 +29,14 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     findings.demand(starts == runs, Law::TrailIsTrue, || format!("starts {starts:?}, runs {runs:?}"));
     for delivery in case.deliveries() {
         let recorded = case.step(delivery.token).is_some_and(|step| step.is("started"));
-        findings.demand(recorded, Law::TrailIsTrue, || format!("{delivery:?} has no start in it; {}", case.summary()));
+        findings.demand(recorded, Law::TrailIsTrue, || {
+            format!("{delivery:?} has no start in the trail; {}", case.summary())
+        });
     }
 }
 
-/// The diagram of the documentation, written out again: the machine under test is not asked.
+/// The diagram of the documentation, written a second time: the machine under test must not judge
+/// itself.
 fn legal(last: Option<&TrailStep>, step: &TrailStep) -> bool {
     use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
     let Some(last) = last else { return step.is("submitted") && matches!(step.to, Blocked | Pending) };

@@ -3,9 +3,9 @@
 //!
 //! A task that has begun keeps its turn until it finishes, through retries and lost workers. A task
 //! that was given back before an attempt counted has not begun. The next turn is decided a moment
-//! after the last one ends, and a submission or an edit in between may or may not be seen. So only
-//! a task must not be passed over that surely waited before the turn ended, and did not change
-//! until the next one began.
+//! after the last one ends, and may or may not see a submission or an edit in between. So the law
+//! protects only a task that surely waited before the turn ended, and did not change until the next
+//! one began.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,14 +35,14 @@ pub fn check(cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
             findings.about = Some(next.case.task);
             let over = one.over.filter(|over| over.moment <= next.from);
             findings.demand(over.is_some(), Law::InTurn, || {
-                format!("began before {one} of the key {key:?} was at rest; {}", next.case.summary())
+                format!("began before {one} of the key {key:?} had finished; {}", next.case.summary())
             });
             let Some(over) = over.filter(|over| is_left_alone(next.case, over.at)) else { continue };
             for first in cases.iter().filter(|first| goes_before(first, next.case)) {
                 findings.demand(!waited(first, over.at, next.from, moments), Law::InTurn, || {
                     let (task, trail) = (first.task, first.summary());
                     format!(
-                        "began before {task} of the key {key:?}, which waited, {trail}; after {one}; {}",
+                        "began before {task} of the key {key:?}, which was waiting: {trail}; after {one}; {}",
                         next.case.summary()
                     )
                 });
@@ -113,7 +113,7 @@ fn goes_before(one: &Case<'_>, other: &Case<'_>) -> bool {
     first.execute_at < second.execute_at || (first.execute_at == second.execute_at && submitted_before())
 }
 
-/// Whether a task was at an instant as it is in the end: nothing can have changed it since.
+/// Whether a task has been unchanged since an instant.
 fn is_left_alone(case: &Case<'_>, since: Timestamp) -> bool {
     case.trail().iter().all(|step| match step.reason.as_str() {
         "edited" => edit_known(case, step).is_some_and(|known| known.surely_before(since)),
@@ -122,14 +122,14 @@ fn is_left_alone(case: &Case<'_>, since: Timestamp) -> bool {
     })
 }
 
-/// Whether a task that has never begun waited since before `over`, and still did, unchanged, when
-/// another began at `until`.
+/// Whether a task that has never begun waited since before `over`, and still waited, unchanged,
+/// when another began at `until`.
 fn waited(case: &Case<'_>, over: Timestamp, until: WriteMoment, moments: &Moments) -> bool {
     let is_before = |step: &&TrailStep| moments.at(case.task, step).is_some_and(|moment| moment <= until);
     let (before, after): (Vec<&TrailStep>, Vec<&TrailStep>) = case.trail().iter().partition(is_before);
     let is_waiting = |step: &&TrailStep| step.to == State::Pending && (step.is("submitted") || step.is("edited"));
     let Some(last) = before.last().filter(|_| before.iter().all(is_waiting)) else { return false };
-    // A task that is edited or re-driven later has another place in the end.
+    // A task that is edited or re-driven later may have another place in the final order.
     if after.iter().any(|step| step.is("edited") || step.is("redriven")) {
         return false;
     }

@@ -10,18 +10,18 @@ use rand::{RngExt, SeedableRng};
 use super::{Cluster, ClusterPlan};
 use crate::workload::Scene;
 
-/// Under the load a node commits many times within this.
+/// Under the load a node commits many times within this time.
 const COMMITS_WITHIN: Duration = Duration::from_secs(20);
 
-/// With a bug that makes nodes slow, the load leaves something overdue within this.
+/// With a bug that makes nodes slow, a task of the load is overdue within this time.
 const OVERDUE_WITHIN: Duration = Duration::from_secs(20);
 
-/// What can go wrong.
+/// A fault of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterFault {
     /// A node is killed, and started again after a while.
     Kill,
-    /// A node is frozen until the others take it for dead, and then continues as if nothing had
+    /// A node is frozen until the others declare it dead, and then continues as if nothing had
     /// happened.
     FreezeNode,
     /// The database is stopped at once, and started again.
@@ -91,8 +91,8 @@ pub(super) struct Nemesis {
 impl Nemesis {
     pub(super) fn new(scene: Scene, plan: &ClusterPlan) -> Self {
         let dice = StdRng::seed_from_u64(plan.seed ^ 0x636c_7573);
-        // A sound cluster leaves nothing overdue. With a bug something will be, and a node that
-        // should be caught in the act must be in it.
+        // A correct cluster has no overdue tasks. With a bug there will be some, and the fault must
+        // hit the node that owns one.
         let patience = plan.bug.map_or(Duration::ZERO, |_| OVERDUE_WITHIN);
         Self { scene, dice, faults: plan.faults.clone(), freeze: plan.freeze, patience }
     }

@@ -1,5 +1,5 @@
-//! Which node dispatches what, by the database: the nemesis stops the node that it hurts most,
-//! until the others have taken over.
+//! Which node owns what, by the database. The nemesis stops the node whose loss matters most, until
+//! the others have taken over.
 
 use std::time::Duration;
 
@@ -10,15 +10,14 @@ use punctual_testkit::postgres;
 
 use super::{Cluster, NODES};
 
-/// How long the others may take to declare a node dead and own its partitions, on a busy machine.
+/// How long the others may take to declare a node dead and take its partitions, on a busy machine.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(40);
 
-/// If a webhook has been due for this long, the owner of its queue is at work on it.
+/// If a webhook has been due for this long, the owner of its queue is working on it.
 const DUE_SINCE_MILLIS: u32 = 300;
 
 impl Cluster {
-    /// The node that owns the queue of a webhook which is overdue, if there is one within this
-    /// time.
+    /// The owner of the queue of an overdue webhook, if there is one within this time.
     pub(super) async fn overdue_owner(&self, within: Duration) -> Option<usize> {
         let overdue = format!(
             "SELECT l.tenant, l.queue FROM punctual.tasks AS t JOIN punctual.lanes AS l ON l.id = t.lane
@@ -59,10 +58,10 @@ impl Cluster {
             UNION ALL SELECT name FROM punctual.leases WHERE holder IN ({0})",
             ids.join(", ")
         );
-        eventually("others have taken over", TAKEN_OVER_WITHIN, async || {
+        eventually("the other nodes have taken over", TAKEN_OVER_WITHIN, async || {
             match postgres::execute(&self.url(), &owned).await.len() {
                 0 => Ok(()),
-                left => Err(format!("{left} are still those of {}", NODES[node])),
+                left => Err(format!("{left} still belong to {}", NODES[node])),
             }
         })
         .await;

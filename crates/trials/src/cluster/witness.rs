@@ -1,4 +1,4 @@
-//! Watches the database itself: holders, writers, and what is left in the end.
+//! Watches the database itself: holders, writers, and leftovers.
 //!
 //! The checker gets the result as a [`Witness`]. The servers know nothing of it; a few triggers
 //! slow them down.
@@ -23,7 +23,7 @@ const HELD: &str =
     FROM punctual.tasks
     WHERE state >= 2 AND lease_expires_at < extract(epoch FROM clock_timestamp()) * 1000 - 3000";
 
-/// What must not be left while servers run: their work takes far less than five seconds now.
+/// Leftovers that are wrong while servers run: their work takes far less than five seconds.
 const LEFT: &str = "SELECT 'a transaction since ' || xact_start || ', ' || state || ': ' || query FROM pg_stat_activity
     WHERE datname = current_database() AND backend_type = 'client backend'
       AND xact_start < clock_timestamp() - interval '5 seconds'
@@ -31,14 +31,14 @@ const LEFT: &str = "SELECT 'a transaction since ' || xact_start || ', ' || state
     SELECT 'partition ' || number || ' is unowned since ' || expires_at FROM punctual.partitions
     WHERE owner IS NULL OR expires_at < extract(epoch FROM clock_timestamp()) * 1000
     UNION ALL
-    SELECT 'partition ' || number || ' belongs to a node that nobody sees: ' || owner FROM punctual.partitions
+    SELECT 'partition ' || number || ' belongs to an unknown node: ' || owner FROM punctual.partitions
     WHERE owner NOT IN (SELECT id FROM punctual.nodes)
     UNION ALL
     SELECT 'the key ' || key || ' has no task: ' || task_id FROM punctual.idempotency
     WHERE NOT EXISTS (SELECT 1 FROM punctual.tasks WHERE id = task_id)
       AND NOT EXISTS (SELECT 1 FROM punctual.history WHERE id = task_id)";
 
-/// What must not be left after the servers have ended.
+/// Leftovers that are wrong after the servers have ended.
 const LEFT_IN_THE_END: &str = "SELECT 'an advisory lock: ' || pid FROM pg_locks WHERE locktype = 'advisory'
     UNION ALL
     SELECT 'a session in state ' || state || ': ' || query FROM pg_stat_activity
@@ -50,8 +50,8 @@ pub(super) async fn begin(url: &str) {
 }
 
 impl Cluster {
-    /// What is left after a quiet time, while the servers still run: by the tables, and by each
-    /// node.
+    /// The leftovers after a quiet time, while the servers still run: in the tables, and as each
+    /// node reports them.
     pub(super) async fn leftovers(&self) -> Witness {
         let url = self.url();
         let (held, mut left) = (held(&url, self.quiet).await, left(&url, self.quiet).await);
@@ -61,7 +61,7 @@ impl Cluster {
         Witness { held, left, ..Witness::default() }
     }
 
-    /// Everything that was seen, once the servers have ended, with what was left before.
+    /// Everything that was seen, once the servers have ended. `witness` has the earlier leftovers.
     pub(super) async fn witness(&self, mut witness: Witness) -> Witness {
         let url = self.url();
         witness.left.extend(left_in_the_end(&url, self.quiet).await);
@@ -81,17 +81,17 @@ pub async fn held(url: &str, quiet: Duration) -> Vec<String> {
     still_there(url, HELD, quiet).await
 }
 
-/// What else is left then and should not be, while servers run.
+/// The other leftovers after the quiet time, while servers run.
 pub async fn left(url: &str, quiet: Duration) -> Vec<String> {
     still_there(url, LEFT, quiet).await
 }
 
-/// The same when all servers have ended.
+/// The leftovers when all servers have ended.
 pub async fn left_in_the_end(url: &str, quiet: Duration) -> Vec<String> {
     still_there(url, LEFT_IN_THE_END, quiet).await
 }
 
-/// What a query finds, and still finds when the quiet time is over.
+/// The rows that a query still finds when the quiet time is over.
 async fn still_there(url: &str, sql: &str, quiet: Duration) -> Vec<String> {
     let found = look(quiet, async || {
         let rows = postgres::execute(url, sql).await;
@@ -108,8 +108,8 @@ async fn unowned(node: &Machine) -> Result<(), Vec<String>> {
     let partitions: PartitionPage = page(&api, "/v1/admin/partitions").await;
     let known = |owner: &String| nodes.items.iter().any(|node| node.id == *owner);
     let unowned = partitions.items.iter().filter(|partition| !partition.owner.as_ref().is_some_and(known));
-    let none = partitions.items.is_empty().then(|| "a node tells of no partitions".to_owned());
-    let shown: Vec<String> = unowned.map(|partition| format!("a node tells {partition:?}")).chain(none).collect();
+    let none = partitions.items.is_empty().then(|| "a node reports no partitions".to_owned());
+    let shown: Vec<String> = unowned.map(|partition| format!("a node reports {partition:?}")).chain(none).collect();
     if shown.is_empty() { Ok(()) } else { Err(shown) }
 }
 
@@ -122,7 +122,7 @@ fn term(row: &[Option<String>]) -> Term {
 fn write(row: &[Option<String>], partitions: u16) -> WitnessedWrite {
     let column = |place: usize| row[place].as_deref();
     let (tenant, queue) = (text(column(3)), text(column(4)));
-    // Only tenant and queue count for it.
+    // The partition depends only on tenant and queue.
     let lane = LaneKey { tenant, queue, kind: String::new(), priority: 0, route: Route::Pull };
     let task = format!("{}{}", TaskId::PREFIX, text(column(1)));
     WitnessedWrite {

@@ -1,5 +1,6 @@
--- Notes every change of hands and every write to a task, in the order in which they happen. Whoever takes a term locks
--- the row that says so, and whoever writes by a term has locked it before: so the counter tells who came first.
+-- Records every change of a holder and every write to a task, in order. A node that takes a term
+-- locks the term's row, and a node that writes under a term has locked that row before. So the
+-- counter has the true order.
 CREATE SCHEMA trials;
 CREATE SEQUENCE trials.moment;
 CREATE TABLE trials.terms (

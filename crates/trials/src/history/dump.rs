@@ -16,7 +16,7 @@ pub struct Dumped {
     pub task: TaskId,
     /// The idempotency key it was submitted under.
     pub key: Option<String>,
-    /// The schedule that created it, and the instant it stands for.
+    /// The schedule that created it, and the instant it was made for.
     pub scheduled: Option<(ScheduleId, Timestamp)>,
     /// Its state.
     pub state: State,
@@ -74,7 +74,7 @@ pub struct RecordedRun {
     pub outcome: Option<String>,
     /// The status that the webhook answered.
     pub http_status: Option<u16>,
-    /// Why it failed and used up no attempt.
+    /// Why its attempt was not counted, if it failed.
     #[serde(default)]
     pub uncounted: Option<String>,
 }

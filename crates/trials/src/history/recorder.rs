@@ -90,7 +90,7 @@ fn wall_micros() -> i64 {
 
 /// A call that was sent. If it is dropped without an answer, its effect is unknown.
 #[derive(Debug)]
-#[must_use = "a call that is dropped is written down as one without an answer"]
+#[must_use = "a call that is dropped is recorded as one without an answer"]
 pub struct OpenCall {
     recorder: Recorder,
     begun: Option<(Op, Stamp)>,

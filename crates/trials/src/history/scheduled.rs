@@ -1,4 +1,4 @@
-//! What a schedule of every second did: what the API shows about its instants after the drain.
+//! A schedule that fires every second, and what the API shows about its instants after the drain.
 
 use punctual_client as wire;
 use punctual_core::ids::{ScheduleId, TaskId};
@@ -13,7 +13,7 @@ pub struct Scheduled {
     pub schedule: ScheduleId,
     /// When it was created.
     pub created_at: Timestamp,
-    /// Every instant up to this one has had its time.
+    /// Every instant up to this one was due before the trial ended.
     pub until: Timestamp,
     /// The occurrences of its instants.
     pub occurrences: Vec<Occurred>,

@@ -1,12 +1,12 @@
-//! What the shared database saw: holders and their times, writers, and what was left in the end.
+//! The database's view of a trial: holders and their terms, writes, and leftovers.
 //!
-//! The trial gathers it itself, below the servers and without their knowledge, to compare it with
-//! what they report. Moments come from one counter of the database: a greater moment is later.
+//! The trial gathers it itself, without the servers' knowledge, to compare it with what they
+//! report. Moments come from one counter of the database: a greater moment is later.
 
 use punctual_core::ids::TaskId;
 use serde::{Deserialize, Serialize};
 
-/// Everything that the database saw.
+/// Everything that was recorded in the database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Witness {
     /// Each change of a holder.

@@ -12,14 +12,14 @@ use crate::history::{CallAnswer, HistoryEvent, Op, WorkerReport};
 use crate::machine::Machine;
 use crate::workload::{QUEUE, Scene};
 
-/// The longest wait for an aim; then it kills anyway.
+/// The longest wait for the chosen moment; then it kills anyway.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause between two checks of the aim.
+/// The pause between two checks for the chosen moment.
 const LOOK: Duration = Duration::from_millis(1);
 /// A server listens within about this time; a kill during the start comes within it.
 const BIRTH: Duration = Duration::from_millis(120);
 
-/// What a kill is aimed at.
+/// The moment of a kill.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
     /// The moment after a burst of acknowledgements.
@@ -43,7 +43,7 @@ pub struct Nemesis {
 }
 
 impl Nemesis {
-    /// A nemesis with dice of its own.
+    /// A nemesis with its own random numbers.
     pub fn new(scene: Scene, seed: u64) -> Self {
         Self { scene, dice: StdRng::seed_from_u64(seed ^ 0x6b69_6c6c) }
     }
@@ -64,7 +64,7 @@ impl Nemesis {
         machine.kill();
         if let Aim::Start = aim {
             for _ in 0..self.dice.random_range(1..4) {
-                machine.stillbirth(BIRTH.mul_f64(self.dice.random())).await;
+                machine.kill_during_start(BIRTH.mul_f64(self.dice.random())).await;
             }
         }
         machine.start().await;
@@ -109,7 +109,7 @@ impl Nemesis {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        // The load may not bring it about just now.
+        // The load may not produce this moment.
         tokio::time::timeout(PATIENCE, moment).await.ok();
     }
 }
@@ -117,7 +117,7 @@ impl Nemesis {
 fn completed(event: &HistoryEvent) -> Option<(TaskId, u64)> {
     match event {
         HistoryEvent::Call(call) if matches!(call.answer, CallAnswer::Ok(_)) => match call.op {
-            Op::Settle { task, token, said: WorkerReport::Completed, .. } => Some((task, token)),
+            Op::Settle { task, token, report: WorkerReport::Completed, .. } => Some((task, token)),
             _ => None,
         },
         _ => None,

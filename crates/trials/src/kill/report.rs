@@ -1,4 +1,4 @@
-//! What a trial found, in figures and sentences.
+//! The result of a trial, in numbers and sentences.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,8 +10,8 @@ use punctual_core::state::State;
 use crate::checker::{Law, Violation};
 use crate::history::{CallAnswer, Dumped, History, Op, Submission};
 
-/// How many violations are shown in full; the history has them all.
-const TOLD: usize = 20;
+/// The maximum number of violations that are shown; the history has them all.
+const SHOWN_MAX: usize = 20;
 
 /// The outcome of a trial.
 #[derive(Debug)]
@@ -20,19 +20,19 @@ pub struct Report {
     pub acknowledged: usize,
     /// Calls that ended without an answer.
     pub unanswered: usize,
-    /// Tasks that there are in the end.
+    /// Tasks that exist in the end.
     pub tasks: usize,
     /// Tasks that are completed in the end.
     pub completed: usize,
-    /// Those of them that took turns with others under an ordering key.
+    /// Completed tasks with an ordering key.
     pub ordered: usize,
-    /// Those of them that depended on others.
+    /// Completed tasks with dependencies.
     pub dependent: usize,
-    /// Those of them that were in a queue with a limit.
+    /// Completed tasks of a queue with a limit.
     pub limited: usize,
-    /// Those of them that a schedule made.
+    /// Completed tasks that a schedule made.
     pub scheduled: usize,
-    /// Tasks that were delivered.
+    /// Deliveries of tasks.
     pub deliveries: usize,
     /// Runs that were lost with their worker or their server, and so may have done their work
     /// twice.
@@ -54,7 +54,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The figures of a history.
+    /// The numbers of a history.
     pub fn of(history: &History, violations: Vec<Violation>, took: Duration) -> Self {
         let acknowledged: BTreeSet<&str> = history
             .calls()
@@ -86,7 +86,7 @@ impl Report {
         }
     }
 
-    /// Whether everything was as it should be.
+    /// Whether the trial found no fault.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty() && self.complaints.is_empty() && self.integrity == "ok" && self.exit == Some(0)
     }
@@ -101,7 +101,7 @@ fn completed(history: &History) -> impl Iterator<Item = &Dumped> {
     history.dump.iter().filter(|dumped| dumped.state == State::Completed)
 }
 
-/// How many tasks of such submissions are completed.
+/// How many tasks of the `wanted` submissions are completed.
 fn ran(history: &History, wanted: impl Fn(&Submission) -> bool) -> usize {
     let submissions = history.calls().filter_map(|call| call.op.submission());
     let keys: BTreeSet<&str> =
@@ -118,14 +118,14 @@ impl fmt::Display for Report {
         let Self { ordered, dependent, limited, scheduled, .. } = self;
         writeln!(
             f,
-            "of these {ordered} in turn, {dependent} after others, {limited} limited, {scheduled} by a schedule"
+            "completed: {ordered} with an ordering key, {dependent} dependent, {limited} limited, {scheduled} scheduled"
         )?;
         writeln!(f, "integrity_check: {}; exit code after SIGTERM: {:?}", self.integrity, self.exit)?;
-        for complaint in self.complaints.iter().take(TOLD) {
-            writeln!(f, "the server said: {complaint}")?;
+        for complaint in self.complaints.iter().take(SHOWN_MAX) {
+            writeln!(f, "the server logged: {complaint}")?;
         }
         write!(f, "{} violations", self.violations.len())?;
-        for violation in self.violations.iter().take(TOLD) {
+        for violation in self.violations.iter().take(SHOWN_MAX) {
             write!(f, "\n- {violation}")?;
         }
         if let Some(path) = &self.history {

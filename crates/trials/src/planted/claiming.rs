@@ -27,7 +27,7 @@ impl Mischief for HandedOutTwice {
         let claimants: Vec<Claimant> = claims.iter().map(|claim| claim.claimant.clone()).collect();
         let mut claimed = inner.claim(claims).await?;
         for (claimant, got) in claimants.iter().zip(&mut claimed) {
-            // Only for a worker that got a task: a poll for none has no room.
+            // Only for a worker that got a task: an empty poll may have a limit of none.
             if let (Claimant::Worker { .. }, Some(own)) = (claimant, got.tasks.first().cloned()) {
                 got.tasks.extend(self.last.lock().replace(own));
             }
@@ -37,7 +37,7 @@ impl Mischief for HandedOutTwice {
 }
 
 /// Longer than a node owns a partition without a renewal.
-const DAWDLES: Duration = Duration::from_secs(4);
+const CLAIM_DELAY: Duration = Duration::from_secs(4);
 
 /// See [`super::Bug::TermsIgnored`].
 pub struct TermsIgnored;
@@ -53,13 +53,13 @@ impl Mischief for TermsIgnored {
             }
         }
         if dispatches {
-            tokio::time::sleep(DAWDLES).await;
+            tokio::time::sleep(CLAIM_DELAY).await;
         }
         inner.claim(claims).await
     }
 }
 
-/// What a worker gets of its lease.
+/// The true length of the lease.
 const KEPT_MILLIS: u64 = 200;
 
 /// See [`super::Bug::LeaseCutShort`].

@@ -14,7 +14,7 @@ use punctual_core::time::Timestamp;
 use super::spoilt::Mischief;
 use crate::orders::NARROW;
 
-/// Answers at once and writes when this has passed: longer than a kill takes, short beside a trial.
+/// The time between the answer and the write: longer than a kill takes, and short for a trial.
 const WRITTEN_AFTER: Duration = Duration::from_millis(400);
 
 /// See [`super::Bug::AckBeforeCommit`].
@@ -33,9 +33,9 @@ impl Mischief for AckBeforeCommit {
     }
 }
 
-/// The task as the store would answer it.
+/// The task as the store would return it.
 fn as_if_stored(task: &NewTask) -> Task {
-    // No lane has this number, so that no dispatcher looks for the task before it is stored.
+    // No lane has this number, so no dispatcher claims the task before it is stored.
     let lane = Arc::new(Lane { id: LaneId::new(i64::MAX), key: task.lane.clone() });
     Task::created(Cow::Borrowed(task), lane, State::Pending)
 }

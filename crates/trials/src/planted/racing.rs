@@ -1,5 +1,5 @@
-//! Bugs that show only when another call comes at the same instant: the row that is written is not
-//! the one that was read.
+//! Bugs that show only when another call comes at the same instant: the row has changed between the
+//! read and the write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use punctual_core::task::{Body, Hold, NewTask, Task};
 use super::settling::read;
 use super::spoilt::Mischief;
 
-/// A change that came too late is answered as if it had been in time: which ones is the bug.
+/// A lost change is answered as if it had been applied. The function selects the changes.
 pub struct LostTaken(pub fn(&Change) -> bool);
 
 #[async_trait]
@@ -47,7 +47,7 @@ pub fn redrives(change: &Change) -> bool {
     change.from == State::DeadLettered
 }
 
-/// Between the look for a key and its use.
+/// The time between the lookup of a key and its use.
 const GAP: Duration = Duration::from_millis(1);
 
 /// See [`super::Bug::KeyUnlocked`].

@@ -1,5 +1,4 @@
-//! Bugs of what is written about a task that is there: outcomes, cancellations, edits, signs of
-//! life.
+//! Bugs of writes to an existing task: outcomes, cancellations, edits, heartbeats.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,15 +12,15 @@ use punctual_core::task::{Hold, Task};
 
 use super::spoilt::Mischief;
 
-/// Trials are made by one tenant.
+/// The only tenant of a trial.
 const TENANT: &str = "default";
 
-/// A task as it stands in the store.
+/// A task as the store has it.
 pub async fn read(inner: &Arc<dyn Store>, id: TaskId) -> Result<Option<Task>, StoreError> {
     Ok(inner.get(TENANT, vec![id]).await?.pop().flatten())
 }
 
-/// Whether this is a run that failed and is tried again.
+/// Whether a run failed and will be retried.
 fn is_retry(change: &Change) -> bool {
     change.from == State::Running && change.to == State::Pending && change.crashes.is_some()
 }

@@ -1,4 +1,4 @@
-//! A store around a store, with one thing wrong.
+//! A store around a store, with one bug.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use punctual_core::store::{Applied, Beat, Claim, Claimed, Head, Inserted, Store,
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 
-/// What of a store can be spoilt; what a mischief does not mention goes through unchanged.
+/// The calls of a store that a bug can spoil. By default they are unchanged.
 #[async_trait]
 pub trait Mischief: Send + Sync {
     /// Spoils [`Store::insert`].
@@ -25,8 +25,8 @@ pub trait Mischief: Send + Sync {
         inner.claim(claims).await
     }
 
-    /// Spoils [`Store::apply`], one change at a time: none keeps it from being written, and answers
-    /// as if it were.
+    /// Spoils [`Store::apply`], one change at a time. With none the change is not written, but is
+    /// answered as applied.
     async fn change(&self, _: &Arc<dyn Store>, _: TaskId, change: Change) -> Result<Option<Change>, StoreError> {
         Ok(Some(change))
     }
@@ -52,14 +52,14 @@ pub trait Mischief: Send + Sync {
     }
 }
 
-/// A store with a mischief in it.
+/// A store with a bug.
 pub struct Spoilt<M> {
     pub inner: Arc<dyn Store>,
     pub mischief: M,
 }
 
 impl<M: Mischief> Spoilt<M> {
-    /// The changes that are written, and what was asked for: none where nothing is written of it.
+    /// The changes to write, and for each requested change the one that is written, or none.
     async fn spoil(
         &self,
         changes: Vec<(TaskId, Change)>,
@@ -73,7 +73,7 @@ impl<M: Mischief> Spoilt<M> {
         Ok((written, asked))
     }
 
-    /// The answers to what was asked for, of those about what was written.
+    /// The answers to the requested changes, from the answers to the written ones.
     fn answer(&self, asked: Vec<Option<Change>>, applied: Vec<Applied>) -> Vec<Applied> {
         let mut applied = applied.into_iter();
         let each = asked.into_iter().map(|change| match change {

@@ -1,4 +1,4 @@
-//! Bugs of the loops that find what was lost.
+//! Bugs of the loops that find lost tasks.
 
 use punctual_core::store::Head;
 use punctual_core::task::Task;

@@ -1,7 +1,7 @@
 //! Races between a submitter's change and the delivery of the task.
 //!
-//! In half of the rounds the task is due and the worker's ask meets the change at the barrier; in
-//! the other half the worker waits already, and the change comes about when the task is due.
+//! In half of the rounds the task is due, and the worker polls when the change is made. In the
+//! other half the worker waits already, and the change is made about when the task is due.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use super::round::Round;
 use crate::caller::{Caller, HeldLease, Wish};
 use crate::history::WorkerReport;
 
-/// What a worker waits for a task that may not come.
+/// How long a worker waits for a task that may not come.
 const IN_VAIN: Duration = Duration::from_millis(500);
-/// What a worker waits for a task that must come.
+/// How long a worker waits for a task that must come.
 const SURELY: Duration = Duration::from_secs(10);
 
-/// A waiting task is cancelled and asked for.
+/// A waiting task is cancelled while a worker polls for it.
 pub const CANCEL_AGAINST_LEASE: &[Legal] = &[
-    Legal::new("cancelled, and nobody got it", &["200 CANCELLED", "nothing", "-"], "CANCELLED"),
+    Legal::new("cancelled, and not delivered", &["200 CANCELLED", "nothing", "-"], "CANCELLED"),
     Legal::new("got, and its worker asked to stop", &["202 RUNNING", "lease", "410 cancelled"], "CANCELLED"),
 ];
 
@@ -35,8 +35,8 @@ pub async fn cancel_against_lease(round: &mut Round) -> RoundOutcome {
     let (cancelled, got) = round.pair(cancelling, poll).await;
     let (lease, next) = match &got {
         Some(held) => {
-            let said = if round.dice.random() { WorkerReport::Heartbeat } else { WorkerReport::Completed };
-            ("lease", shown(&round.settling(1, held, said).await))
+            let report = if round.dice.random() { WorkerReport::Heartbeat } else { WorkerReport::Completed };
+            ("lease", shown(&round.settling(1, held, report).await))
         }
         None => ("nothing", "-".to_owned()),
     };
@@ -48,7 +48,7 @@ pub const CANCEL_AGAINST_WEBHOOK: &[Legal] = &[
     Legal::new("cancelled, and not pushed", &["200 CANCELLED", "0 arrivals"], "CANCELLED"),
     Legal::new("pushed, and its outcome discarded", &["202 RUNNING", "1 arrivals"], "CANCELLED"),
     Legal::new("pushed and done before", &["409 already_final", "1 arrivals"], "COMPLETED"),
-    Legal::new("pushed, and stopped by the time of the answer", &["202 CANCELLED", "1 arrivals"], "CANCELLED").rare(),
+    Legal::new("pushed, and stopped before the answer", &["202 CANCELLED", "1 arrivals"], "CANCELLED").rare(),
 ];
 
 /// See [`CANCEL_AGAINST_WEBHOOK`].
@@ -80,13 +80,17 @@ pub async fn reschedule_against_claim(round: &mut Round) -> RoundOutcome {
     let editing = round.at(0, moment, move |caller| async move { caller.edit(task, Some(later), None).await });
     let poll = round.poll(1, "B", SURELY, 60);
     let (edited, got) = round.pair(editing, poll).await;
-    let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
+    let lease = lease_relative_to_the_edit(round, got.as_ref()).await;
     round.outcome(task, [shown(&edited), lease], round.state(task).await)
 }
 
 /// A task gets another payload while it is claimed.
 pub const EDIT_AGAINST_CLAIM: &[Legal] = &[
-    Legal::new("changed, and got so", &["200", "lease after the edit", "new", "new"], "COMPLETED by B"),
+    Legal::new(
+        "changed, and got with the new payload",
+        &["200", "lease after the edit", "new", "new"],
+        "COMPLETED by B",
+    ),
     Legal::new(
         "got, and not changed any more",
         &["409 not_editable", "lease before the edit", "old", "old"],
@@ -101,7 +105,11 @@ pub async fn edit_against_claim(round: &mut Round) -> RoundOutcome {
 
 /// The same, at its first version only.
 pub const CONDITIONAL_EDIT_AGAINST_CLAIM: &[Legal] = &[
-    Legal::new("changed, and got so", &["200", "lease after the edit", "new", "new"], "COMPLETED by B"),
+    Legal::new(
+        "changed, and got with the new payload",
+        &["200", "lease after the edit", "new", "new"],
+        "COMPLETED by B",
+    ),
     Legal::new(
         "got, and at another version",
         &["412 version_mismatch", "lease before the edit", "old", "old"],
@@ -115,7 +123,7 @@ pub async fn conditional_edit_against_claim(round: &mut Round) -> RoundOutcome {
 }
 
 async fn edit(round: &mut Round, if_match: Option<u64>) -> RoundOutcome {
-    // Long enough not to fit where the old one was, so that half of it would show.
+    // Long enough not to fit into the old one's place, so that a partial write would show.
     let (old, new) = (payload("old", 10), payload("new", 400));
     let Some((task, moment)) = due_soon(round, |wish| wish.payload(old.clone())).await else {
         return RoundOutcome::never_began();
@@ -135,7 +143,7 @@ async fn edit(round: &mut Round, if_match: Option<u64>) -> RoundOutcome {
         }
     };
     let given = got.as_ref().map_or("nothing", |held| which(&held.payload)).to_owned();
-    let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
+    let lease = lease_relative_to_the_edit(round, got.as_ref()).await;
     let kept = which(&round.read(task).await["payload"]).to_owned();
     round.outcome(task, [shown(&edited), lease, given, kept], round.state(task).await)
 }
@@ -146,7 +154,7 @@ fn payload(which: &str, words: usize) -> Value {
 
 /// The token shows whether there was an edit: a task is submitted at version 1, and a lease adds
 /// two.
-async fn lease_in_view_of_the_edit(round: &Round, got: Option<&HeldLease>) -> String {
+async fn lease_relative_to_the_edit(round: &Round, got: Option<&HeldLease>) -> String {
     let Some(held) = got else { return "nothing".to_owned() };
     round.seat(1).settle_surely(held, WorkerReport::Completed).await;
     match held.token {
@@ -156,8 +164,7 @@ async fn lease_in_view_of_the_edit(round: &Round, got: Option<&HeldLease>) -> St
     }
 }
 
-/// A task that is due now, or one that is due soon and the moment at which to do something about
-/// it.
+/// A task that is due now; or one that is due soon, and the moment at which to change it.
 pub async fn due_soon(round: &mut Round, wish: impl FnOnce(Wish) -> Wish) -> Option<(TaskId, Option<Timestamp>)> {
     let wish = wish(round.wish());
     if round.dice.random() {

@@ -10,15 +10,15 @@ use super::round::Round;
 use crate::caller::HeldLease;
 use crate::history::WorkerReport;
 
-/// What a worker waits for a task that is taken back, from before the end of a lease: that, the
-/// reaper, the delay before the retry, and a busy machine.
+/// How long a worker waits, from before the end of a lease, for a task that is taken back: long
+/// enough for the rest of the lease, the reaper, the delay before the retry, and a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(4);
 
-/// How long a worker goes on after a sign of life: past the end that its lease had, and the
-/// reaper's next visit.
+/// How long a worker continues after a heartbeat: past the old end of its lease and the reaper's
+/// next pass.
 const GOES_ON: Duration = Duration::from_millis(700);
 
-/// A worker comes back when another one has its task; both speak at once.
+/// A worker comes back when another one has its task; both report at once.
 pub const LATE_COMPLETION: &[Legal] = &[
     Legal::new("refused, answered before the holder", &["409 stale_token", "200"], "COMPLETED by B").first(0),
     Legal::new("refused, answered after the holder", &["409 stale_token", "200"], "COMPLETED by B").first(1),
@@ -39,13 +39,13 @@ pub async fn late_completion(round: &mut Round) -> RoundOutcome {
     come_back(round, zombie, word).await
 }
 
-/// A worker beats a lot until the end of a run that no heartbeat can make longer, and once more
-/// when another one has its task.
+/// A worker sends many heartbeats until the deadline of its run, and one more when another worker
+/// has its task.
 pub const LATE_FLOOD: &[Legal] = LATE_COMPLETION;
 
 /// See [`LATE_FLOOD`].
 pub async fn late_flood(round: &mut Round) -> RoundOutcome {
-    // The next run has no longer than this one, on a busy machine too.
+    // The next run must fit into the same timeout, on a busy machine too.
     let wish = round.wish().timeout_seconds(3);
     let Some(zombie) = round.running_for(&wish, 3).await else { return RoundOutcome::never_began() };
     let moment = zombie.expires_at.plus_millis(round.draw(-200, -50));
@@ -54,7 +54,7 @@ pub async fn late_flood(round: &mut Round) -> RoundOutcome {
     come_back(round, zombie, WorkerReport::Heartbeat).await
 }
 
-/// The next worker gets the task; it and the zombie speak at once.
+/// The next worker gets the task; it and the zombie report at once.
 async fn come_back(round: &mut Round, zombie: HeldLease, word: WorkerReport) -> RoundOutcome {
     let Some(holder) = round.take_surely(1, "B").await else { return RoundOutcome::never_began() };
     let task = zombie.task;
@@ -63,17 +63,17 @@ async fn come_back(round: &mut Round, zombie: HeldLease, word: WorkerReport) -> 
     round.outcome(task, [shown(&late), shown(&rightful)], round.state(task).await)
 }
 
-/// A worker shows a sign of life about when its lease ends.
+/// A worker sends a heartbeat about when its lease ends.
 pub const LATE_HEARTBEAT: &[Legal] = &[
-    Legal::new("in time: it goes on, and completes", &["200", "in time", "200", "nothing"], "COMPLETED by A"),
+    Legal::new("in time: the worker continues and completes", &["200", "in time", "200", "nothing"], "COMPLETED by A"),
     Legal::new(
-        "about in time, and refused: another one goes on",
+        "about in time, and refused: another worker continues",
         &["409 stale_token", "in time", "409 stale_token", "lease"],
         "COMPLETED by B",
     )
     .rare(),
     Legal::new(
-        "too late: another one goes on",
+        "too late: another worker continues",
         &["409 stale_token", "too late", "409 stale_token", "lease"],
         "COMPLETED by B",
     ),
@@ -109,8 +109,8 @@ pub async fn late_heartbeat(round: &mut Round) -> RoundOutcome {
 
 /// A worker completes about when its lease ends, and another one waits for the task.
 pub const COMPLETION_AT_EXPIRY: &[Legal] = &[
-    Legal::new("accepted, and not given out again", &["200", "nothing"], "COMPLETED by A"),
-    Legal::new("refused, and given out again", &["409 stale_token", "lease"], "COMPLETED by B"),
+    Legal::new("accepted, and not delivered again", &["200", "nothing"], "COMPLETED by A"),
+    Legal::new("refused, and delivered again", &["409 stale_token", "lease"], "COMPLETED by B"),
 ];
 
 /// See [`COMPLETION_AT_EXPIRY`].
@@ -126,12 +126,12 @@ pub async fn completion_at_expiry(round: &mut Round) -> RoundOutcome {
     round.outcome(task, [shown(&completed), got], round.state(task).await)
 }
 
-/// A moment about the end of a lease, or about the reaper's next visit after it, or anywhere
+/// A moment about the end of a lease, or about the reaper's next pass after it, or anywhere
 /// between.
 fn moment(round: &mut Round, expires_at: Timestamp) -> Timestamp {
     let visit = round.pulse.next(expires_at);
     match (round.draw(0, 5), visit) {
-        // On a busy machine a call is on its way for longer than a few milliseconds.
+        // On a busy machine a call takes longer than a few milliseconds to arrive.
         (0 | 1, _) => expires_at.plus_millis(round.draw(-25, 8)),
         (2 | 3, Some(visit)) => visit.plus_millis(round.draw(-12, 25)),
         _ => expires_at.plus_millis(round.draw(0, 700)),

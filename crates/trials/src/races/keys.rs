@@ -27,7 +27,7 @@ pub async fn same_key(round: &mut Round) -> RoundOutcome {
     submit(round, wishes).await
 }
 
-/// Every other one with another body.
+/// Every second one with another body.
 pub const SAME_KEY_TWO_BODIES: &[Legal] = &[
     Legal::new(
         "the first body won",
@@ -66,7 +66,7 @@ async fn submit(round: &mut Round, wishes: Vec<Wish>) -> RoundOutcome {
     summary.push(format!("{} task", tasks.len()));
     let payload = round.read(task).await["payload"].as_str().map(str::to_owned);
     summary.extend(payload);
-    // All tasks, so that a second one shows in a history that is otherwise finished.
+    // Finish all tasks, so that a second one shows in a history without other faults.
     for _ in &tasks {
         if let Some(held) = round.take_surely(0, "Z").await {
             round.seat(0).settle_surely(&held, WorkerReport::Completed).await;

@@ -1,4 +1,4 @@
-//! The kinds of races: how each is held, and what may come of it.
+//! The kinds of races: how each is run, and its legal outcomes.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => $name,)+ }
             }
 
-            /// How many rounds are held at a time.
+            /// How many rounds run at a time.
             pub const fn at_once(self) -> usize {
                 match self { $(Kind::$kind => $at_once,)+ }
             }
@@ -36,7 +36,7 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => $file::$table,)+ }
             }
 
-            /// Holds one round.
+            /// Runs one round.
             pub async fn play(self, round: &mut Round) -> RoundOutcome {
                 match self { $(Kind::$kind => Box::pin($file::$play(round)).await,)+ }
             }
@@ -46,9 +46,9 @@ macro_rules! kinds {
 
 /// Rounds that wait for the end of a lease.
 const SLOW: usize = 256;
-/// Rounds in which a poll waits in vain for a while.
+/// Rounds in which a poll waits for a while without a task.
 const WAITING: usize = 48;
-/// Rounds that are over at once: more would only wait for each other.
+/// Rounds that end at once: more would only wait for each other.
 const QUICK: usize = 8;
 /// Rounds of a hundred connections.
 const CROWDED: usize = 2;
@@ -58,17 +58,17 @@ kinds! {
     LateCompletion, "late-completion", SLOW, 2, expiry, late_completion, LATE_COMPLETION;
     /// The same after a flood of heartbeats.
     LateFlood, "late-flood", SLOW, 2, expiry, late_flood, LATE_FLOOD;
-    /// A sign of life about when the lease ends.
+    /// A heartbeat about when the lease ends.
     LateHeartbeat, "late-heartbeat", SLOW, 2, expiry, late_heartbeat, LATE_HEARTBEAT;
     /// A completion about when the lease ends.
     CompletionAtExpiry, "completion-at-expiry", SLOW, 2, expiry, completion_at_expiry, COMPLETION_AT_EXPIRY;
-    /// A cancellation and a worker's ask.
+    /// A cancellation and a worker's poll.
     CancelAgainstLease, "cancel-against-lease", WAITING, 2, dispatch, cancel_against_lease, CANCEL_AGAINST_LEASE;
     /// A cancellation and a webhook.
     CancelAgainstWebhook, "cancel-against-webhook", QUICK, 1, dispatch, cancel_against_webhook, CANCEL_AGAINST_WEBHOOK;
-    /// A new time and a worker's ask.
+    /// A new time and a worker's poll.
     RescheduleAgainstClaim, "reschedule-against-claim", WAITING, 2, dispatch, reschedule_against_claim, RESCHEDULE_AGAINST_CLAIM;
-    /// A new payload and a worker's ask.
+    /// A new payload and a worker's poll.
     EditAgainstClaim, "edit-against-claim", QUICK, 2, dispatch, edit_against_claim, EDIT_AGAINST_CLAIM;
     /// The same, with `If-Match`.
     ConditionalEditAgainstClaim, "conditional-edit-against-claim", QUICK, 2, dispatch, conditional_edit_against_claim, CONDITIONAL_EDIT_AGAINST_CLAIM;
@@ -79,7 +79,7 @@ kinds! {
     /// The same with two bodies.
     SameKeyTwoBodies, "same-key-two-bodies", CROWDED, keys::CONNECTIONS, keys, same_key_two_bodies, SAME_KEY_TWO_BODIES;
     /// One completion, several times.
-    SameCompletion, "same-completion", QUICK, settling::SAYERS, settling, same_completion, SAME_COMPLETION;
+    SameCompletion, "same-completion", QUICK, settling::REPORTERS, settling, same_completion, SAME_COMPLETION;
     /// Two completions by one token with different results.
     DifferentCompletions, "different-completions", QUICK, 2, settling, different_completions, DIFFERENT_COMPLETIONS;
     /// A completion and a cancellation.
@@ -92,7 +92,7 @@ kinds! {
     CompleteAgainstRelease, "complete-against-release", QUICK, 2, settling, complete_against_release, COMPLETE_AGAINST_RELEASE;
     /// Two re-drives.
     RedriveTwice, "redrive-twice", QUICK, 2, twice, redrive_twice, REDRIVE_TWICE;
-    /// Two workers' asks for one task.
+    /// Two workers' polls for one task.
     TwoPolls, "two-polls", WAITING, 2, twice, two_polls, TWO_POLLS;
     /// Two cancellations.
     CancelTwice, "cancel-twice", QUICK, 2, twice, cancel_twice, CANCEL_TWICE;
@@ -104,7 +104,7 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// By how much contenders may miss each other behind the barrier.
+    /// The longest delay of a contender behind the barrier.
     pub const fn jitter(self) -> Duration {
         Duration::from_micros(2_500)
     }

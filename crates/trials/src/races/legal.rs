@@ -1,8 +1,8 @@
 //! The legal outcomes of races: the table that every round is compared with.
 //!
 //! A kind of race has a few [`Legal`] outcomes, each with the exact answers to the contenders and
-//! the state of the task then. All other outcomes are illegal. A race with only one outcome is no
-//! race, so the trial counts them.
+//! the final state of the task. All other outcomes are illegal. A race with only one outcome is no
+//! race, so the trial counts the outcomes.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub struct Legal {
     pub end: &'static str,
     /// The contender that was answered first, if nothing else shows which was faster.
     pub first: Option<usize>,
-    /// It may happen, but does not have to be seen for the race to be one.
+    /// It may happen, but the trial does not require it.
     pub rare: bool,
 }
 
@@ -44,7 +44,7 @@ impl Legal {
     }
 }
 
-/// What came of one round.
+/// The outcome of one round.
 #[derive(Clone, Debug)]
 pub struct RoundOutcome {
     /// The answers to the contenders, and the rest of the outcome.
@@ -60,12 +60,12 @@ pub struct RoundOutcome {
 }
 
 impl RoundOutcome {
-    /// The round could not be held: a task that was to be had was not.
+    /// The round could not run: its task was not delivered.
     pub fn never_began() -> Self {
         Self { answers: Vec::new(), end: "the race never began".to_owned(), first: 0, raced: false, task: None }
     }
 
-    /// Its place among the legal ones.
+    /// The legal outcome that it matches, if any.
     pub fn among<'a>(&self, table: &'a [Legal]) -> Option<&'a Legal> {
         let alike = |legal: &&Legal| {
             self.answers == legal.answers
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_the_table_is_legal() {
+    fn only_outcomes_in_the_table_are_legal() {
         assert_eq!(found(&["200", "409 stale_token"], "COMPLETED", 0), Some("the first"));
         assert_eq!(found(&["409 stale_token", "200"], "COMPLETED", 0), Some("the second"));
         assert_eq!(found(&["200", "409 stale_token"], "COMPLETED", 1), None);

@@ -1,6 +1,6 @@
 //! Predicts the reaper's next pass: it runs about twice a second.
 //!
-//! Only an aim: a round may miss it.
+//! It is only an estimate: a round may miss the pass.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -14,12 +14,12 @@ const INTERVAL_MILLIS: i64 = 502;
 pub struct LastVisit(AtomicI64);
 
 impl LastVisit {
-    /// It was there.
+    /// Records a pass.
     pub fn seen(&self, at: Timestamp) {
         self.0.fetch_max(at.as_millis(), Ordering::Relaxed);
     }
 
-    /// The first visit from this instant on, if one has been seen before.
+    /// The first pass from this instant on; none if none has been seen before.
     pub fn next(&self, from: Timestamp) -> Option<Timestamp> {
         let last = self.0.load(Ordering::Relaxed);
         let passed = from.as_millis() - last;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_visit_is_foreseen() {
+    fn the_next_pass_is_predicted() {
         let pulse = LastVisit::default();
         assert_eq!(pulse.next(Timestamp::from_millis(10_000)), None);
         pulse.seen(Timestamp::from_millis(10_000));

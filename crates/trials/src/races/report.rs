@@ -1,4 +1,4 @@
-//! What came of the races, in a table and in sentences.
+//! The result of the races, in a table and in sentences.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use super::kind::Kind;
 use super::legal::RoundOutcome;
 use crate::checker::{Law, Violation};
 
-/// How many illegal outcomes and violations are shown in full.
-const TOLD: usize = 10;
+/// The maximum number of illegal outcomes and of violations that are shown.
+const SHOWN_MAX: usize = 10;
 
-/// What came of all rounds of one kind.
+/// The result of all rounds of one kind.
 #[derive(Debug)]
 pub struct Report {
     /// The kind.
     pub kind: Kind,
-    /// How many rounds were held.
+    /// How many rounds were run.
     pub rounds: usize,
     /// How often each outcome of the kind's table was seen, in its order.
     pub seen: Vec<OutcomeCount>,
@@ -62,7 +62,7 @@ impl Report {
         }
     }
 
-    /// One more round; whether it was legal.
+    /// Counts one more round. Returns whether it was legal.
     pub fn count(&mut self, outcome: &RoundOutcome) -> bool {
         self.rounds += 1;
         let place = outcome.among(self.kind.table()).and_then(|legal| {
@@ -85,14 +85,14 @@ impl Report {
             && self.exit == Some(0)
     }
 
-    /// The outcomes that a race must have and this one did not have, or only without a race.
+    /// The required outcomes that were not seen, or only when the calls did not overlap.
     pub fn missing(&self) -> Vec<&'static str> {
         let outcomes = self.kind.table().iter().zip(&self.seen);
         outcomes.filter(|(legal, seen)| !legal.rare && seen.raced == 0).map(|(legal, _)| legal.name).collect()
     }
 
-    /// The kind in a line: rounds, seconds, how often each outcome was seen in the order of the
-    /// table, what was wrong.
+    /// The result in a line: rounds, seconds, how often each outcome was seen in the order of the
+    /// table, and the faults.
     pub fn line(&self) -> String {
         let seen: Vec<String> = self.seen.iter().map(|seen| seen.times.to_string()).collect();
         format!(
@@ -121,14 +121,14 @@ impl fmt::Display for Report {
             writeln!(f, "{:8} ({:6} raced)  {}", seen.times, seen.raced, legal.name)?;
         }
         write!(f, "{:8} illegal, {} violations", self.illegal.len(), self.violations.len())?;
-        for illegal in self.illegal.iter().take(TOLD) {
+        for illegal in self.illegal.iter().take(SHOWN_MAX) {
             write!(f, "\n- illegal: {illegal}")?;
         }
-        for violation in self.violations.iter().take(TOLD) {
+        for violation in self.violations.iter().take(SHOWN_MAX) {
             write!(f, "\n- {violation}")?;
         }
-        for complaint in self.complaints.iter().take(TOLD) {
-            write!(f, "\n- the server said: {complaint}")?;
+        for complaint in self.complaints.iter().take(SHOWN_MAX) {
+            write!(f, "\n- the server logged: {complaint}")?;
         }
         if self.integrity != "ok" || self.exit != Some(0) {
             write!(f, "\n- integrity_check: {}; exit code after SIGTERM: {:?}", self.integrity, self.exit)?;

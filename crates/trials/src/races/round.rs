@@ -1,7 +1,7 @@
 //! One round of a race: its contenders, and the barrier where they meet.
 //!
-//! Contenders have connections of their own, open before the barrier. Behind it some are held up by
-//! the dice for a moment, so that each of them is the first in some rounds.
+//! Contenders have their own connections, open before the barrier. Behind it a random delay holds
+//! some of them up, so that each of them is first in some rounds.
 
 mod barrier;
 mod tasks;
@@ -24,9 +24,9 @@ use crate::caller::Caller;
 /// A connection that was idle for longer may have been closed by the server meanwhile.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// A place in which rounds are held, one after the other.
+/// A place in which rounds run, one after the other.
 pub struct Round {
-    /// What is drawn in this round.
+    /// The random numbers of this round.
     pub dice: StdRng,
     /// The key of this round's task.
     pub key: String,
@@ -34,7 +34,7 @@ pub struct Round {
     pub queue: String,
     /// Where webhooks go.
     pub sink: Arc<Sink>,
-    /// When the reaper was seen at work.
+    /// When the reaper was last seen.
     pub pulse: Arc<LastVisit>,
     seats: Vec<Seat>,
     jitter: Duration,
@@ -57,7 +57,7 @@ impl Round {
         Self { dice, key: String::new(), queue: String::new(), sink, pulse, seats: made, jitter, spans: Vec::new() }
     }
 
-    /// Makes ready for the next round.
+    /// Prepares the next round.
     pub fn begin(&mut self, key: String, queue: &str, seed: u64) {
         self.key = key;
         queue.clone_into(&mut self.queue);
@@ -81,7 +81,7 @@ impl Round {
         self.in_millis(millis)
     }
 
-    /// Some milliseconds, by the dice.
+    /// A random number of milliseconds.
     pub fn draw(&mut self, from: i64, to: i64) -> i64 {
         self.dice.random_range(from..to)
     }
@@ -118,14 +118,14 @@ impl Round {
         let mut all = Vec::with_capacity(count);
         self.spans.clear();
         for contender in started {
-            let (said, span) = ended(contender).await;
+            let (answer, span) = ended(contender).await;
             self.spans.push(span);
-            all.push(said);
+            all.push(answer);
         }
         all
     }
 
-    /// A call for an instant, to within a millisecond, or for at once.
+    /// A call that is made at an instant, to within a millisecond, or at once.
     pub fn at<T, C, F>(
         &self,
         seat: usize,
@@ -145,7 +145,7 @@ impl Round {
         }
     }
 
-    /// What came of the round.
+    /// The outcome of the round.
     pub fn outcome(&self, task: TaskId, answers: impl IntoIterator<Item = String>, end: String) -> RoundOutcome {
         let first_ended = self.spans.iter().map(|span| span.1).min();
         let first = self.spans.iter().position(|span| Some(span.1) == first_ended).unwrap_or(0);

@@ -16,13 +16,13 @@ pub const SAME_COMPLETION: &[Legal] = &[
     Legal::new("ten, all accepted as one", &["10 at once", "200"], "COMPLETED by A"),
 ];
 
-/// How many report the same at once.
-pub const SAYERS: usize = 10;
+/// The number of callers that report the same at once.
+pub const REPORTERS: usize = 10;
 
 /// See [`SAME_COMPLETION`].
 pub async fn same_completion(round: &mut Round) -> RoundOutcome {
     let Some(held) = round.running().await else { return RoundOutcome::never_began() };
-    let reporters = if round.dice.random_ratio(1, 3) { SAYERS } else { 2 };
+    let reporters = if round.dice.random_ratio(1, 3) { REPORTERS } else { 2 };
     let mut contenders: Vec<Pin<Box<dyn Future<Output = Vec<CallAnswer>> + Send>>> = Vec::new();
     for seat in 0..reporters {
         // One in four reports it twice in one batch.
@@ -48,7 +48,7 @@ pub const DIFFERENT_COMPLETIONS: &[Legal] = &[
 /// See [`DIFFERENT_COMPLETIONS`].
 pub async fn different_completions(round: &mut Round) -> RoundOutcome {
     let Some(held) = round.running().await else { return RoundOutcome::never_began() };
-    // A result has its worker's name, so that another name is another result.
+    // A result contains its worker's name, so another name makes another result.
     let other = HeldLease { worker: "B".to_owned(), ..held.clone() };
     let (first, second) =
         (round.settling(0, &held, WorkerReport::Completed), round.settling(1, &other, WorkerReport::Completed));
@@ -65,8 +65,8 @@ pub const COMPLETE_AGAINST_FAIL: &[Legal] = &[
 
 /// See [`COMPLETE_AGAINST_FAIL`].
 pub async fn complete_against_fail(round: &mut Round) -> RoundOutcome {
-    let said = if round.dice.random() { WorkerReport::Failed } else { WorkerReport::FailedForGood };
-    complete_against(round, said).await
+    let report = if round.dice.random() { WorkerReport::Failed } else { WorkerReport::FailedForGood };
+    complete_against(round, report).await
 }
 
 /// A completion and a release.
@@ -80,9 +80,9 @@ pub async fn complete_against_release(round: &mut Round) -> RoundOutcome {
     complete_against(round, WorkerReport::Released).await
 }
 
-async fn complete_against(round: &mut Round, said: WorkerReport) -> RoundOutcome {
+async fn complete_against(round: &mut Round, report: WorkerReport) -> RoundOutcome {
     let Some(held) = round.running().await else { return RoundOutcome::never_began() };
-    let (completing, other) = (round.settling(0, &held, WorkerReport::Completed), round.settling(1, &held, said));
+    let (completing, other) = (round.settling(0, &held, WorkerReport::Completed), round.settling(1, &held, report));
     let (completed, other) = round.pair(completing, other).await;
     let end = round.state(held.task).await;
     round.finish(held.task, &[&held]).await;
@@ -98,7 +98,7 @@ pub const CANCEL_AGAINST_HEARTBEATS: &[Legal] = &[
         "CANCELLED",
     ),
     Legal::new(
-        "asked to stop within the flood, and stopped by the time of the answer",
+        "asked to stop within the flood, and stopped before the answer",
         &["202 CANCELLED", "200, then 410 cancelled", "410 cancelled"],
         "CANCELLED",
     )
@@ -106,7 +106,7 @@ pub const CANCEL_AGAINST_HEARTBEATS: &[Legal] = &[
     Legal::new("asked to stop before the flood", &["202 RUNNING", "410 cancelled", "410 cancelled"], "CANCELLED")
         .rare(),
     Legal::new(
-        "asked to stop before the flood, and stopped by the time of the answer",
+        "asked to stop before the flood, and stopped before the answer",
         &["202 CANCELLED", "410 cancelled", "410 cancelled"],
         "CANCELLED",
     )
@@ -120,29 +120,25 @@ pub async fn cancel_against_heartbeats(round: &mut Round) -> RoundOutcome {
     round.flood(&held).await;
     let (worker, beats) = (held.clone(), round.dice.random_range(1..5));
     let beats = async move {
-        let mut heard = Vec::new();
+        let mut answers = Vec::new();
         for _ in 0..beats {
-            heard.push(shown(&beating.settle(&worker, WorkerReport::Heartbeat).await));
+            answers.push(shown(&beating.settle(&worker, WorkerReport::Heartbeat).await));
         }
-        heard.dedup();
-        heard.join(", then ")
+        answers.dedup();
+        answers.join(", then ")
     };
-    let (cancelled, heard) = round.pair(async move { cancelling.cancel(task).await }, beats).await;
+    let (cancelled, answers) = round.pair(async move { cancelling.cancel(task).await }, beats).await;
     let next = shown(&round.settling(0, &held, WorkerReport::Heartbeat).await);
     round.finish(task, &[&held]).await;
-    round.outcome(task, [shown_with_state(&cancelled), heard, next], round.state(task).await)
+    round.outcome(task, [shown_with_state(&cancelled), answers, next], round.state(task).await)
 }
 
 /// A completion and a cancellation of the running task.
 pub const COMPLETE_AGAINST_CANCEL: &[Legal] = &[
     Legal::new("completed", &["200", "409 already_final"], "COMPLETED by A"),
     Legal::new("asked to stop, and discarded", &["410 cancelled", "202 RUNNING"], "CANCELLED"),
-    Legal::new(
-        "asked to stop, and discarded by the time of the answer",
-        &["410 cancelled", "202 CANCELLED"],
-        "CANCELLED",
-    )
-    .rare(),
+    Legal::new("asked to stop, and discarded before the answer", &["410 cancelled", "202 CANCELLED"], "CANCELLED")
+        .rare(),
 ];
 
 /// See [`COMPLETE_AGAINST_CANCEL`].

@@ -1,4 +1,4 @@
-//! Races of equals: two callers that want the same.
+//! Races between two callers that make the same call.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::round::Round;
 use crate::caller::HeldLease;
 use crate::history::WorkerReport;
 
-/// What a worker waits for the one task that both want.
+/// How long a worker waits for the one task that both poll for.
 const SHARED: Duration = Duration::from_millis(300);
-/// Far enough for a task that is not to become due in its round.
+/// So far ahead that the task does not become due in its round.
 const FAR_MILLIS: i64 = 600_000;
 
-/// Two workers ask for one task.
+/// Two workers poll for one task.
 pub const TWO_POLLS: &[Legal] = &[
     Legal::new("the first worker got it", &["lease", "nothing"], "RUNNING"),
     Legal::new("the second worker got it", &["nothing", "lease"], "RUNNING"),
@@ -25,7 +25,7 @@ pub const TWO_POLLS: &[Legal] = &[
 /// See [`TWO_POLLS`].
 pub async fn two_polls(round: &mut Round) -> RoundOutcome {
     let wish = round.wish();
-    // Due before they ask, or while they wait.
+    // Due before they poll, or while they wait.
     let wish = if round.dice.random() { wish } else { wish.due_at(round.in_millis(40)) };
     let Some(task) = round.submit(&wish).await else { return RoundOutcome::never_began() };
     let (first, second) = (round.poll(0, "A", SHARED, 60), round.poll(1, "B", SHARED, 60));
@@ -38,10 +38,10 @@ pub async fn two_polls(round: &mut Round) -> RoundOutcome {
     round.outcome(task, answers, end)
 }
 
-/// Two re-drive one dead letter.
+/// Two clients re-drive one dead letter.
 pub const REDRIVE_TWICE: &[Legal] = &[
-    Legal::new("the first did", &["200", "409 not_dead_lettered"], "PENDING"),
-    Legal::new("the second did", &["409 not_dead_lettered", "200"], "PENDING"),
+    Legal::new("the first re-drove it", &["200", "409 not_dead_lettered"], "PENDING"),
+    Legal::new("the second re-drove it", &["409 not_dead_lettered", "200"], "PENDING"),
 ];
 
 /// See [`REDRIVE_TWICE`].
@@ -60,7 +60,7 @@ pub async fn redrive_twice(round: &mut Round) -> RoundOutcome {
     round.outcome(task, [shown(&first), shown(&second)], end)
 }
 
-/// Two cancel one task, before it began or while it runs.
+/// Two clients cancel one task, before it began or while it runs.
 pub const CANCEL_TWICE: &[Legal] = &[
     Legal::new("waiting, cancelled once", &["200 CANCELLED", "200 CANCELLED"], "CANCELLED"),
     Legal::new("running, asked to stop once", &["202 RUNNING", "202 RUNNING"], "RUNNING"),
@@ -85,7 +85,7 @@ pub async fn cancel_twice(round: &mut Round) -> RoundOutcome {
     round.outcome(task, [shown_with_state(&first), shown_with_state(&second)], end)
 }
 
-/// Two change one task, both at its first version only.
+/// Two clients edit one task, both only at its first version.
 pub const CONDITIONAL_EDITS: &[Legal] = &[
     Legal::new("the first was written", &["200", "412 version_mismatch", "first"], "PENDING"),
     Legal::new("the second was written", &["412 version_mismatch", "200", "second"], "PENDING"),

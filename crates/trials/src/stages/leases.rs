@@ -1,4 +1,4 @@
-//! Workers and their leases.
+//! Stages about workers and their leases.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub async fn overtaken(scene: &Scene) {
     caller.submit_surely(&Wish::new(scene.key("overtaken"), "overtaken")).await;
     let Some(first) = take(scene, "sleeper", "overtaken", SOON).await else { return };
     let second = take(scene, "successor", "overtaken", TAKEN_BACK).await;
-    for said in [WorkerReport::Heartbeat, WorkerReport::Failed, WorkerReport::Released, WorkerReport::Completed] {
-        caller.settle(&first, said).await;
+    for report in [WorkerReport::Heartbeat, WorkerReport::Failed, WorkerReport::Released, WorkerReport::Completed] {
+        caller.settle(&first, report).await;
     }
     if let Some(second) = second {
         caller.settle(&second, WorkerReport::Heartbeat).await;
@@ -32,7 +32,7 @@ pub async fn overtaken(scene: &Scene) {
     }
 }
 
-/// A worker is never heard of again, and another one finishes its work.
+/// A worker disappears, and another one finishes its work.
 pub async fn vanished(scene: &Scene) {
     scene.caller.submit_surely(&Wish::new(scene.key("vanished"), "vanished")).await;
     take(scene, "ghost", "vanished", SOON).await;
@@ -41,8 +41,8 @@ pub async fn vanished(scene: &Scene) {
     }
 }
 
-/// A running task is cancelled, and its worker completes it all the same.
-pub async fn told_to_stop(scene: &Scene) {
+/// A running task is cancelled, and its worker reports a completion nevertheless.
+pub async fn asked_to_stop(scene: &Scene) {
     let caller = &scene.caller;
     let Some(task) = caller.submit_surely(&Wish::new(scene.key("stopped"), "stopped")).await else { return };
     let held = take(scene, "stubborn", "stopped", SOON).await;
@@ -54,21 +54,21 @@ pub async fn told_to_stop(scene: &Scene) {
     caller.cancel(task).await;
 }
 
-/// A task fails as often as it may, is re-driven, and then does well. Another one fails for good at
+/// A task uses up its retries, is re-driven, and then completes. Another one fails for good at
 /// once.
 pub async fn used_up(scene: &Scene) {
     let caller = &scene.caller;
     let wish = Wish::new(scene.key("used-up"), "used-up").retries(1);
     let Some(task) = caller.submit_surely(&wish).await else { return };
-    for said in [WorkerReport::Failed, WorkerReport::Failed] {
+    for report in [WorkerReport::Failed, WorkerReport::Failed] {
         if let Some(held) = take(scene, "clumsy", "used-up", SOON).await {
-            caller.settle_surely(&held, said).await;
+            caller.settle_surely(&held, report).await;
         }
     }
     caller.redrive(task).await;
-    for said in [WorkerReport::FailedForGood, WorkerReport::Completed] {
+    for report in [WorkerReport::FailedForGood, WorkerReport::Completed] {
         if let Some(held) = take(scene, "clumsy", "used-up", SOON).await {
-            caller.settle_surely(&held, said).await;
+            caller.settle_surely(&held, report).await;
         }
         caller.redrive(task).await;
     }
@@ -77,9 +77,9 @@ pub async fn used_up(scene: &Scene) {
 /// A worker gives a task back, and gets it again.
 pub async fn given_back(scene: &Scene) {
     scene.caller.submit_surely(&Wish::new(scene.key("given-back"), "given-back")).await;
-    for said in [WorkerReport::Released, WorkerReport::Completed] {
+    for report in [WorkerReport::Released, WorkerReport::Completed] {
         if let Some(held) = take(scene, "picky", "given-back", SOON).await {
-            scene.caller.settle_surely(&held, said).await;
+            scene.caller.settle_surely(&held, report).await;
         }
     }
 }

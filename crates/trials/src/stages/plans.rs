@@ -1,4 +1,4 @@
-//! Plans, and what becomes of them.
+//! Stages about due instants: cancellations, edits, expiries, repeated keys and webhooks.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn planned(scene: &Scene, wish: &Wish, queue: &str, wait: Duration, act: i
     }
 }
 
-/// A task is cancelled before its time; a worker waits for it in vain.
+/// A task is cancelled before its time; a worker that waits for it gets nothing.
 pub async fn cancelled_in_time(scene: &Scene) {
     let wish = Wish::new(scene.key("cancelled"), "cancelled").due_at(scene.in_millis(700));
     planned(scene, &wish, "cancelled", Duration::from_millis(1_500), async |task| {
@@ -38,7 +38,7 @@ pub async fn postponed(scene: &Scene) {
     .await;
 }
 
-/// A task's expiry passes before a worker asks.
+/// A task's expiry passes before a worker polls.
 pub async fn expired(scene: &Scene) {
     let expires_at = scene.in_millis(400);
     let wish = Wish::new(scene.key("expired"), "expired").expires_at(expires_at);
@@ -49,7 +49,7 @@ pub async fn expired(scene: &Scene) {
 }
 
 /// One key, four submissions at once, and one more afterwards.
-pub async fn said_again(scene: &Scene) {
+pub async fn submitted_again(scene: &Scene) {
     let wish = Wish::new(scene.key("again"), "again");
     let mut clients = JoinSet::new();
     for _ in 0..4 {
@@ -58,7 +58,7 @@ pub async fn said_again(scene: &Scene) {
     }
     clients.join_all().await;
     planned(scene, &wish, "again", Duration::from_secs(2), async |_| {}).await;
-    // What should not be there is worked off too, so that the trial goes on.
+    // Wrong extra tasks are worked off too, so that the trial can continue.
     while let Some(held) = take(scene, "watcher", "again", Duration::from_millis(100)).await {
         scene.caller.settle_surely(&held, WorkerReport::Completed).await;
     }
@@ -72,7 +72,7 @@ pub async fn pushed_later(scene: &Scene) {
     }
 }
 
-/// A webhook to a target that is gone.
+/// A webhook to a target that answers 404.
 pub async fn pushed_in_vain(scene: &Scene) {
     let wish = Wish::new(scene.key("in-vain"), "pushed").pushed_to(&scene.targets.gone());
     scene.caller.submit_surely(&wish).await;

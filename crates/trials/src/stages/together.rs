@@ -1,4 +1,4 @@
-//! Tasks that wait for each other.
+//! Stages about tasks that wait for each other.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub async fn in_turn(scene: &Scene) {
     work_off(scene, "in-turn", 4).await;
 }
 
-/// A task that depends on one that is due and on one that is not, and three that depend on one that
-/// fails for good.
+/// A task that depends on a due one and on a later one, and three that depend on one that fails for
+/// good.
 pub async fn after_others(scene: &Scene) {
     let caller = &scene.caller;
     let wish = || Wish::new(scene.key("after"), "after");
@@ -40,12 +40,12 @@ pub async fn after_others(scene: &Scene) {
             caller.submit_surely(&wish().after(&[failing], policy)).await;
         }
     }
-    // The two, the one that depends on both, and the one that runs all the same.
+    // The two, the one that depends on both, and the one whose policy is to run anyway.
     work_off(scene, "after", 4).await;
 }
 
-/// More slow webhooks than there are places in their queue.
-pub async fn in_little_place(scene: &Scene) {
+/// More slow webhooks than their queue has slots.
+pub async fn in_few_slots(scene: &Scene) {
     let wish = || Wish::new(scene.key("narrow"), NARROW).pushed_to(&scene.targets.slow());
     let wishes: Vec<Wish> = (0..10).map(|_| wish()).collect();
     scene.caller.submit_batch(&wishes).await;

@@ -12,7 +12,7 @@ use super::{Scene, dawdle, recent};
 /// The longest pause of a meddler.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Cancels tasks, wherever in their lives they are.
+/// Cancels tasks in any state.
 pub async fn canceller(scene: Scene, mut dice: StdRng) {
     while !scene.is_over() {
         if let Some(task) = pick(&scene, &mut dice) {
@@ -34,7 +34,7 @@ pub async fn editor(scene: Scene, mut dice: StdRng) {
     }
 }
 
-/// Recent tasks are more likely to wait still.
+/// Picks a recent task, which probably still waits.
 fn pick(scene: &Scene, dice: &mut StdRng) -> Option<TaskId> {
     recent(&scene.waiting.lock(), 40, dice)
 }

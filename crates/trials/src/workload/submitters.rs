@@ -13,11 +13,11 @@ use crate::caller::Wish;
 use crate::history::CallAnswer;
 use crate::orders::NARROW;
 
-/// How many queues are pushed.
+/// The number of queues with webhooks.
 const PUSHED_QUEUES: usize = 16;
-/// How many ordering keys there are: few enough that tasks wait behind each, most of the time.
+/// The number of ordering keys: so few that tasks usually wait behind each.
 const ORDERING_KEYS: usize = 3;
-/// Dependencies are among this many latest tasks.
+/// The number of latest tasks that dependencies are drawn from.
 const RECENT: usize = 20;
 /// The policies for a dependency that does not complete.
 const POLICIES: [OnDependencyFailure; 3] =
@@ -87,7 +87,7 @@ async fn submit(scene: &Scene, wish: &Wish) {
     }
 }
 
-/// A mix: pulled and pushed, now and later, and some of it in a queue with a low limit.
+/// A random task: pulled or pushed, due now or later, sometimes in a queue with a low limit.
 fn wish(scene: &Scene, dice: &mut StdRng) -> Wish {
     let wish = Wish::new(scene.key("load"), QUEUE).of_type(["a", "b", "c"][dice.random_range(0..3)]);
     let wish = if dice.random_ratio(1, 2) { wish } else { wish.due_at(scene.in_millis(dice.random_range(500..3_000))) };

@@ -8,17 +8,17 @@ use rand::rngs::StdRng;
 
 use crate::history::{Arrival, Recorder, Stamp};
 
-/// This many answers of the unreliable target are scripted; after them it works.
+/// The number of scripted answers of the unreliable target; after them it always works.
 const MOODS: usize = 4_000;
 
-/// A target with a path for each temper.
+/// A target with a path for each behaviour.
 #[derive(Debug)]
 pub struct TemperTargets {
     sink: Sink,
 }
 
 impl TemperTargets {
-    /// Starts them.
+    /// Starts the target.
     pub fn start() -> Self {
         let sink = Sink::start();
         sink.answer("/slow", SinkAnswer::status(200).after(Duration::from_millis(150)));
@@ -28,22 +28,22 @@ impl TemperTargets {
         Self { sink }
     }
 
-    /// One that works.
+    /// The path that works.
     pub fn good(&self) -> String {
         self.sink.url("/good")
     }
 
-    /// One that refuses everything for good.
+    /// The path that refuses every webhook for good.
     pub fn gone(&self) -> String {
         self.sink.url("/gone")
     }
 
-    /// A slow one.
+    /// The slow path.
     pub fn slow(&self) -> String {
         self.sink.url("/slow")
     }
 
-    /// Any of those that work in the end.
+    /// A random path that works in the end.
     pub fn any(&self, dice: &mut StdRng) -> String {
         self.sink.url(["/good", "/slow", "/moody"][dice.random_range(0..3)])
     }
@@ -54,14 +54,14 @@ impl TemperTargets {
     }
 
     /// Records everything that arrived.
-    pub fn tell(&self, recorder: &Recorder) {
+    pub fn record_arrivals(&self, recorder: &Recorder) {
         for hit in self.sink.all_hits() {
             recorder.arrived(arrival(&hit));
         }
     }
 }
 
-/// A hit as the history has it.
+/// A request to the sink, as an event of the history.
 pub fn arrival(hit: &Hit) -> Arrival {
     let number =
         |name: &str| hit.header(name).parse::<u64>().unwrap_or_else(|error| panic!("{name}: {error}; {hit:?}"));

@@ -1,4 +1,4 @@
-//! Pull workers: most are diligent, some fail, some are slow, some fall silent.
+//! Pull workers: most complete their tasks, some fail, some are slow, some fall silent.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::orders::NARROW;
 
 /// How long a worker waits for tasks.
 const WAIT: Duration = Duration::from_millis(500);
-/// How long after the end of its lease a late worker comes back: on both sides of the moment it is
-/// taken back.
+/// The longest time after the end of its lease until a late worker comes back: before or after the
+/// reaper has taken the task back.
 const LATE: Duration = Duration::from_millis(1_200);
 
 /// Works until it is dropped.
@@ -69,9 +69,9 @@ pub async fn sweeper(caller: Caller, queues: &'static [&'static str]) {
 /// Settles many at once, and the unanswered ones one by one until each is answered.
 async fn settle_all(caller: &Caller, done: Vec<(HeldLease, WorkerReport)>) {
     let answers = caller.settle_all(&done).await;
-    for ((held, said), answer) in done.iter().zip(answers) {
+    for ((held, report), answer) in done.iter().zip(answers) {
         if matches!(answer, CallAnswer::Unknown) {
-            caller.settle_surely(held, *said).await;
+            caller.settle_surely(held, *report).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Three nodes on one PostgreSQL stand every fault.
+//! Three nodes on one PostgreSQL keep their promises under every fault.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,8 +41,8 @@ async fn a_term_that_is_ignored_is_noticed() {
     let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(|bug| bug.shows_in() == Trial::Cluster).collect();
     assert_eq!(bugs, [Bug::TermsIgnored], "every bug has a test");
     let (bug, faults) = (Bug::TermsIgnored, [ClusterFault::FreezeNode, ClusterFault::FreezeNode]);
-    // Each node stands still in the middle of a claim and goes on as soon as others own what it
-    // claims from: none of those can have claimed it meanwhile, being as slow.
+    // The bug delays every claim. A frozen node continues its claim as soon as other nodes own the
+    // partitions. The others cannot have claimed the tasks meanwhile, since they are as slow.
     let plan = ClusterPlan { bug: Some(bug), drain: Duration::from_secs(6), ..plan(&faults) };
     let report = cluster::run(&plan, |_| {}).await;
     println!("{report}");
@@ -61,7 +61,7 @@ const SPOIL: &str = "
     INSERT INTO punctual.partitions (number, owner, term, expires_at) VALUES
         (1, NULL, 1, 9000000000000), (2, 7, 1, 9000000000000), (3, 7, 1, 0)";
 
-/// What the trial asks a database about is there to be found.
+/// The queries for leftovers find them.
 #[tokio::test]
 async fn leftovers_in_a_database_are_found() {
     let (postgres, soon) = (Postgres::start().await, Duration::from_secs(20));
@@ -82,7 +82,7 @@ async fn leftovers_in_a_database_are_found() {
         ["partition 1 is unowned", "partition 2 belongs to", "partition 3 is unowned", "lonely", "a transaction"];
     // A transaction counts when it is old.
     let seen = async || found(cluster::left(&url, Duration::ZERO).await, &wanted);
-    eventually("all is seen", soon, seen).await;
+    eventually("all leftovers are found", soon, seen).await;
     found(cluster::left_in_the_end(&url, Duration::ZERO).await, &["advisory lock", "a session"])
         .expect("both are seen");
 }

@@ -1,4 +1,4 @@
-//! `kill -9`: the product stands it, and the product with a planted bug does not.
+//! `kill -9`: the product keeps its promises, and the product with a planted bug does not.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn tried(plan: &KillPlan) -> Report {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_killed_again_and_again_keeps_its_promises() {
+async fn a_server_that_is_killed_often_keeps_its_promises() {
     let report = tried(&plan(rand::random_range(0..1_000_000))).await;
     assert!(report.is_clean());
     // A trial in which nothing happens proves nothing.
@@ -38,7 +38,7 @@ async fn a_server_that_is_killed_again_and_again_keeps_its_promises() {
 /// A trial just large enough for a planted bug to show.
 fn small(bug: Option<Bug>, kills: usize) -> KillPlan {
     let plan = KillPlan { bug, cycles: kills, load: WorkloadSize::LIGHT, ..plan(1) };
-    // With a bug something may never end, and is waited for no longer than a task usually needs.
+    // With a bug a task may never finish. Wait no longer than a task usually needs.
     if bug.is_some() { KillPlan { drain: Duration::from_secs(6), ..plan } } else { plan }
 }
 
@@ -49,9 +49,9 @@ async fn is_noticed(bug: Bug) {
     assert_eq!(report.integrity, "ok");
 }
 
-/// What is noticed of a bug is not due to the trial being small.
+/// Violations come from the bug, and not from the small size of the trial.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_bug_nothing_is_noticed() {
+async fn without_a_bug_no_law_is_broken() {
     assert!(tried(&small(None, 1)).await.is_clean());
 }
 

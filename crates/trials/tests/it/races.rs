@@ -1,4 +1,4 @@
-//! Races: every outcome is legal, none is missing, and the product with a planted bug is noticed.
+//! Races: every outcome is legal, none is missing, and planted bugs are found.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use punctual_trials::races::{Kind, RacePlan, Report, run};
 const ROUNDS: usize = 80;
 /// Rounds of a hundred connections each: three thousand calls.
 const CROWDED: usize = 30;
-/// In this part of the rounds a planted bug must show.
+/// A planted bug must show within this fraction of the rounds.
 const FEW: usize = 2;
 
 async fn tried(kind: Kind, bug: Option<Bug>, rounds: usize) -> Report {
@@ -51,29 +51,29 @@ macro_rules! fair {
 
 fair! {
     a_late_completion_has_no_effect: LateCompletion,
-    a_heartbeat_after_a_flood_of_them_has_no_effect: LateFlood,
+    a_heartbeat_after_a_flood_has_no_effect: LateFlood,
     a_heartbeat_never_revives_a_lease: LateHeartbeat,
-    a_completion_at_expiry_is_accepted_or_the_task_given_out_again: CompletionAtExpiry,
+    a_completion_at_expiry_is_accepted_or_refused: CompletionAtExpiry,
     a_cancelled_task_is_not_leased: CancelAgainstLease,
     a_cancelled_task_is_not_pushed: CancelAgainstWebhook,
     a_task_runs_at_its_old_time_or_at_its_new_one: RescheduleAgainstClaim,
     a_payload_is_the_old_one_or_the_new_one: EditAgainstClaim,
     an_edit_for_a_version_is_made_at_that_version: ConditionalEditAgainstClaim,
-    of_two_edits_for_one_version_one_is_made: ConditionalEdits,
+    one_of_two_edits_for_a_version_is_made: ConditionalEdits,
     a_key_from_a_hundred_connections_makes_one_task: SameKey,
     a_key_with_two_bodies_makes_one_task_of_one_of_them: SameKeyTwoBodies,
     the_same_completion_again_changes_nothing: SameCompletion,
-    of_two_results_one_is_kept: DifferentCompletions,
+    one_of_two_results_is_kept: DifferentCompletions,
     a_task_completes_or_is_cancelled: CompleteAgainstCancel,
-    a_worker_is_told_to_stop_at_its_next_heartbeat: CancelAgainstHeartbeats,
+    a_worker_is_asked_to_stop_at_its_next_heartbeat: CancelAgainstHeartbeats,
     a_run_completes_or_fails: CompleteAgainstFail,
     a_run_completes_or_is_given_back: CompleteAgainstRelease,
-    of_two_redrives_one_is_made: RedriveTwice,
-    of_two_workers_one_gets_the_task: TwoPolls,
+    one_of_two_redrives_is_made: RedriveTwice,
+    one_of_two_workers_gets_the_task: TwoPolls,
     a_second_cancellation_changes_nothing: CancelTwice,
 }
 
-/// The table of the race and the law of the checker both find it.
+/// Both the table of the race and the law of the checker find the bug.
 async fn is_noticed(bug: Bug) {
     let Trial::Races(kind) = bug.shows_in() else { panic!("{} shows in another trial", bug.name()) };
     let report = tried(kind, Some(bug), rounds(kind) / FEW).await;
@@ -109,7 +109,7 @@ noticed! {
     a_stale_payload_is_noticed: StaleBody,
 }
 
-/// A bug that shows without a race is seen by the races too.
+/// The races also find a bug that shows without a race.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_is_not_compared_is_noticed_by_a_race() {
     let report = tried(Kind::LateCompletion, Some(Bug::TokenIgnored), ROUNDS / FEW).await;

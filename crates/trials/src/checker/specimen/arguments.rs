@@ -50,8 +50,8 @@ pub struct Handover<'a> {
 }
 
 /// A worker's report about the run with this token.
-pub fn settle(task: TaskId, token: Token, said: WorkerReport) -> Op {
-    Op::Settle { worker: "w".to_owned(), task, token: token.0, said }
+pub fn settle(task: TaskId, token: Token, report: WorkerReport) -> Op {
+    Op::Settle { worker: "w".to_owned(), task, token: token.0, report }
 }
 
 /// A 4xx.

@@ -102,7 +102,7 @@ impl Specimen {
             StepAt(10, Pending, "client", "submitted"),
             StepAt(10, Queued, "scheduler", "claimed"),
             StepAt(10, Running, "worker:w", "started"),
-            StepAt(50, DeadLettered, "worker:w", "told"),
+            StepAt(50, DeadLettered, "worker:w", "reported"),
             StepAt(100, Pending, "client", "redriven"),
             StepAt(115, Queued, "scheduler", "claimed"),
             StepAt(115, Running, "worker:w", "started"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
-/// A contender on its way, with the span of its call.
+/// A contender that was started. Returns its answer and the span of its call.
 pub type Started<T> = JoinHandle<(T, (Instant, Instant))>;
 
 /// Sends a contender to the barrier.
@@ -20,12 +20,12 @@ pub fn start<T: Send + 'static>(
         barrier.wait().await;
         hold_up(held_up).await;
         let began = Instant::now();
-        let said = contender.await;
-        (said, (began, Instant::now()))
+        let answer = contender.await;
+        (answer, (began, Instant::now()))
     })
 }
 
-/// Its answer.
+/// Waits for the answer of a contender.
 pub async fn ended<T>(started: Started<T>) -> (T, (Instant, Instant)) {
     started.await.expect("a contender does not panic")
 }

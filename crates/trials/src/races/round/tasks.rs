@@ -1,4 +1,4 @@
-//! The task of a round: bringing it to where the race begins, reading it, and finishing it.
+//! The task of a round: preparing it for the race, reading it, and finishing it.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::history::{CallAnswer, WorkerReport};
 
 /// How long a worker waits for a task that must come.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// For how long a worker leases what it will settle soon.
+/// The lease of a worker that will settle soon, in seconds.
 const LONG_LEASE: u64 = 60;
 /// More heartbeats than the server writes in that time.
 const FLOOD: usize = 14;
@@ -27,12 +27,12 @@ impl Round {
         Wish::new(&self.key, &self.queue)
     }
 
-    /// What a worker gets from this place's queue.
+    /// Polls for a task of this place's queue.
     pub async fn take(&self, seat: usize, worker: &str, wait: Duration, lease_seconds: u64) -> Option<HeldLease> {
         self.poll(seat, worker, wait, lease_seconds).await
     }
 
-    /// The same, to be sent off later.
+    /// The same call, to be sent later.
     pub fn poll(
         &self,
         seat: usize,
@@ -52,18 +52,18 @@ impl Round {
         &mut self,
         seat: usize,
         held: &HeldLease,
-        said: WorkerReport,
+        report: WorkerReport,
     ) -> Pin<Box<dyn Future<Output = CallAnswer> + Send>> {
         let (way, caller, held) = (self.way(), self.seat(seat), held.clone());
-        Box::pin(async move { way.settle(&caller, &held, said).await })
+        Box::pin(async move { way.settle(&caller, &held, report).await })
     }
 
-    /// Batch or alone, by the dice.
+    /// Batch or alone, at random.
     fn way(&mut self) -> SettleRoute {
         if self.dice.random() { SettleRoute::Batch } else { SettleRoute::Alone }
     }
 
-    /// What a worker gets that is sure to get something, for as long as it needs.
+    /// Polls for a task that must come, with a long lease.
     pub async fn take_surely(&self, seat: usize, worker: &str) -> Option<HeldLease> {
         self.take(seat, worker, PATIENCE, LONG_LEASE).await
     }
@@ -92,7 +92,7 @@ impl Round {
 
     /// Too many heartbeats of worker A: the server need not write each of them.
     pub async fn flood(&self, held: &HeldLease) {
-        // One after the other in few calls, so that on a busy machine too they come in a moment.
+        // In few calls, so that they arrive quickly on a busy machine too.
         for beats in [1, FLOOD] {
             self.seats[0].caller.settle_all(&vec![(held.clone(), WorkerReport::Heartbeat); beats]).await;
         }
@@ -114,7 +114,7 @@ impl Round {
         }
     }
 
-    /// The state of a task once it has finished, or after a while.
+    /// The state of a task once it has finished, or when the wait is over.
     pub async fn rest(&self, task: TaskId) -> String {
         let begun = Instant::now();
         loop {
@@ -143,7 +143,7 @@ impl Round {
         events["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Learns from a task that was taken back when the reaper came.
+    /// Records the reaper's pass that took this task back.
     pub async fn notice_reaper(&self, task: TaskId) {
         let events = self.events(task).await;
         let lost = events.iter().find(|event| event["reason"] == "worker_lost");
@@ -166,7 +166,7 @@ impl Round {
     }
 }
 
-/// Where a worker settles: both ways must behave alike.
+/// Where a worker settles. Both routes must behave alike.
 #[derive(Clone, Copy, Debug)]
 enum SettleRoute {
     /// In a batch of one.
@@ -176,11 +176,11 @@ enum SettleRoute {
 }
 
 impl SettleRoute {
-    /// Settles in this way.
-    async fn settle(self, caller: &Caller, held: &HeldLease, said: WorkerReport) -> CallAnswer {
+    /// Settles by this route.
+    async fn settle(self, caller: &Caller, held: &HeldLease, report: WorkerReport) -> CallAnswer {
         match self {
-            SettleRoute::Batch => caller.settle(held, said).await,
-            SettleRoute::Alone => caller.settle_alone(held, said).await,
+            SettleRoute::Batch => caller.settle(held, report).await,
+            SettleRoute::Alone => caller.settle_alone(held, report).await,
         }
     }
 }
