@@ -1,8 +1,8 @@
 //! The conformance suite of [`punctual_core::broker::Broker`]: each sentence of its
 //! contract is a function here of the same name.
 //!
-//! That something does *not* arrive can only be shown by waiting for it; those waits are
-//! short (`QUIET`), and no test needs one to pass in time.
+//! A test can only wait to show that a message does *not* arrive. These waits are short (`QUIET`),
+//! and no test depends on their length to pass.
 
 mod delivery;
 mod room;
@@ -20,26 +20,25 @@ pub use delivery::*;
 pub use room::*;
 pub use settling::*;
 
-/// How long a test waits to see that nothing comes.
+/// How long a test waits to show that nothing arrives.
 const QUIET: Duration = Duration::from_millis(60);
 
-/// How long a test waits for what must come.
+/// How long a test waits for a message that must arrive.
 const SOON: Duration = Duration::from_secs(20);
 
 const POOL: &str = "webhook";
 
-/// Room enough for every test that is not about room.
+/// Enough room for every test that is not about room.
 const PLENTY: usize = 100_000;
 
-/// Opens brokers with nothing in them. Every test makes one.
+/// Opens empty brokers. Every test makes one.
 #[async_trait]
 pub trait BrokerFactory: Send + Sync {
     /// Opens a broker that holds at most `capacity` messages in a pool.
     async fn open(&self, capacity: usize) -> Arc<dyn Broker>;
 }
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `BrokerFactory`) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `BrokerFactory`.
 #[macro_export]
 macro_rules! broker_conformance {
     ($factory:expr) => {
@@ -57,7 +56,7 @@ macro_rules! broker_conformance {
             a_message_arrives_as_it_was_sent,
             many_subscribers_share_the_work,
             a_dropped_recv_loses_nothing,
-            depth_counts_what_waits,
+            depth_counts_waiting_messages,
             wait_for_room_wakes_every_waiter,
             a_wake_up_is_never_lost,
             a_batch_wakes_as_many_as_it_can_feed,

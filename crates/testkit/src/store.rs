@@ -67,22 +67,22 @@ pub use random::*;
 pub use start::*;
 pub use tokens::*;
 
-/// A place for the data of a store, empty at first. Every test makes one.
+/// A place for the data of a store, empty at first. Every test makes its own.
 #[async_trait]
 pub trait StoreFactory: Send + Sync {
     /// Opens a store over the data of this place, as the process `node`, with `clock` as the
     /// store's clock. The previous store has been closed.
     async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database>;
 
-    /// Makes the database refuse every new task, or accept them again. So a write of several things
-    /// fails at the task, after the rest was written.
+    /// Makes the database refuse every new task, or accept them again. So a write with several
+    /// parts fails at the task, after the others.
     async fn refuse_tasks(&self, refused: bool);
 
     /// Damages a row behind the store's back.
     async fn damage(&self, damage: RowDamage<'_>);
 }
 
-/// What a test damages behind the store's back.
+/// A row that a test damages behind the store's back.
 #[derive(Clone, Copy, Debug)]
 pub enum RowDamage<'a> {
     /// The settings of a queue of a tenant become unreadable.
@@ -160,14 +160,14 @@ macro_rules! store_conformance {
             tokens_only_grow,
             versions_beyond_32_bits_are_kept,
             apply_is_won_by_one,
-            apply_writes_what_the_change_says,
+            apply_writes_every_field_of_the_change,
             apply_writes_every_edit,
             apply_moves_an_edited_task_to_its_new_lane,
             apply_leaves_the_hold_of_a_run_asked_to_stop,
-            apply_tells_where_a_waiting_task_waits,
+            apply_returns_where_a_task_waits,
             apply_walks_a_life_in_one_batch,
             apply_takes_ten_thousand_in_order,
-            redrive_begins_anew,
+            redrive_starts_over,
             extend_keeps_progress_and_checkpoint_for_the_next_attempt,
             extend_changes_no_version,
             get_answers_in_order,
@@ -182,7 +182,7 @@ macro_rules! store_conformance {
             counts_follow_every_change,
             empty_calls_answer_nothing,
             check_answers_while_open,
-            close_refuses_what_follows,
+            close_refuses_further_calls,
             a_dropped_call_happened_or_not,
             many_at_once_leave_every_task_whole,
             random_histories_match_a_model,

@@ -1,4 +1,4 @@
-//! How messages reach subscribers: once, apart, in order, and without a lost wake-up.
+//! How messages reach subscribers: once, in their own pool, in order, and without a lost wake-up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use tokio::time::timeout;
 
 use super::{BrokerFactory, PLENTY, POOL, SOON, depth, message, next, nothing_comes, publish, room, subscribe};
 
-/// A message reaches whoever subscribed before it was published and whoever subscribes after, and
-/// is delivered once.
+/// A message is delivered once, to a subscriber from before or after it was published.
 pub async fn publish_reaches_a_subscriber(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     publish(&broker, vec![message(POOL, 5)]).await;
@@ -75,19 +74,19 @@ pub async fn many_subscribers_share_the_work(factory: &dyn BrokerFactory) {
         publish(&broker, batch.to_vec()).await;
     }
     let empty = async {
-        // What was acknowledged makes room again: all of it means that all were dealt with.
+        // An acknowledged message frees its room: when all room is free, all were acknowledged.
         while room(&broker, POOL).await < PLENTY || depth(&broker, POOL).await > 0 {
             tokio::task::yield_now().await;
         }
     };
-    timeout(SOON, empty).await.expect("the messages are dealt with");
+    timeout(SOON, empty).await.expect("all messages are acknowledged");
     broker.close().await;
     let got = workers.join_all().await.concat();
     assert_eq!(got.len(), sent.len(), "a message was delivered twice, or not at all");
     assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), sent.iter().map(|sent| sent.task_id).collect());
 }
 
-/// What is published to one pool is seen, counted and consumed in that pool only.
+/// A message is seen, counted and consumed only in the pool it was published to.
 pub async fn pools_are_apart(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     let pools = ["webhook", "Webhook", "webhook2", ""];
@@ -111,7 +110,8 @@ pub async fn pools_are_apart(factory: &dyn BrokerFactory) {
     }
 }
 
-/// The most urgent of what waits comes first; of the same priority, what was published first.
+/// The most urgent waiting message comes first; with equal priority, the one that was published
+/// first.
 pub async fn urgent_first(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     let sent: Vec<Message> = (0..60).map(|number| message(POOL, u8::try_from(number * 7 % 10).unwrap())).collect();
@@ -127,7 +127,7 @@ pub async fn urgent_first(factory: &dyn BrokerFactory) {
         delivery.ack();
     }
 
-    // With one delivery at a time, what is urgent overtakes what was published before it.
+    // With one delivery at a time, an urgent message overtakes those that were published before it.
     let (low, middle, high) = (message(POOL, 1), message(POOL, 4), message(POOL, 9));
     publish(&broker, vec![low.clone(), low.clone()]).await;
     let delivery = next(&mut subscription).await;
@@ -181,8 +181,8 @@ pub async fn a_dropped_recv_loses_nothing(factory: &dyn BrokerFactory) {
     assert_eq!(got, sent.iter().map(|sent| sent.task_id).collect::<Vec<_>>(), "in order, each once");
 }
 
-/// Whoever waits is woken by a publish and by what another gives back, though a third waited too
-/// and went away.
+/// A publish or a returned delivery wakes a waiting subscriber, even if another one waited too and
+/// went away.
 pub async fn a_wake_up_is_never_lost(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     let mut hasty = subscribe(&broker, POOL, 1).await;
@@ -197,7 +197,8 @@ pub async fn a_wake_up_is_never_lost(factory: &dyn BrokerFactory) {
             let (broker, sent) = (Arc::clone(&broker), sent.clone());
             async move { publish(&broker, vec![sent]).await }
         });
-        // The hasty one waits for a moment and may be the one who is woken. What it gets it drops.
+        // The hasty subscriber waits only for a moment, and may be the one that is woken. It drops
+        // its delivery.
         for _ in 0..round % 5 {
             tokio::select! {
                 biased;
@@ -223,8 +224,7 @@ pub async fn a_wake_up_is_never_lost(factory: &dyn BrokerFactory) {
     assert_eq!(waiting.await.expect("the subscriber lives"), given_back);
 }
 
-/// A batch wakes a subscriber for each of its messages, and those who wait in other pools are not
-/// woken in their stead.
+/// A batch wakes one subscriber for each of its messages, and none of other pools instead.
 pub async fn a_batch_wakes_as_many_as_it_can_feed(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     for _ in 0..20 {
@@ -235,7 +235,7 @@ pub async fn a_batch_wakes_as_many_as_it_can_feed(factory: &dyn BrokerFactory) {
                 let delivery = next(&mut subscription).await;
                 (subscription, delivery)
             });
-            // Lets it come to where it waits.
+            // Lets the subscriber begin to wait.
             tokio::task::yield_now().await;
         }
         publish(&broker, (0..4).map(|_| message(POOL, 5)).collect()).await;

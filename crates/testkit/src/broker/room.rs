@@ -1,4 +1,5 @@
-//! The bounds of a pool: what it takes, what it refuses, and which callers it notifies of room.
+//! The bounds of a pool: which messages it accepts or refuses, and which callers it notifies of
+//! room.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{BrokerFactory, PLENTY, POOL, SOON, depth, message, next, nothing_comes, publish, room, subscribe};
 
-/// A batch that does not fit is refused as a whole, and nothing of it is ever delivered, in any
+/// A batch that does not fit is refused as a whole, and none of its messages is delivered in any
 /// pool.
 pub async fn publish_refuses_beyond_its_capacity(factory: &dyn BrokerFactory) {
     let broker = factory.open(10).await;
@@ -39,8 +40,8 @@ pub async fn publish_refuses_beyond_its_capacity(factory: &dyn BrokerFactory) {
     publish(&broker, (0..10).map(|_| message(POOL, 5)).collect()).await;
 }
 
-/// `room` more messages are taken and not one more; when there is none, `wait_for_room` returns
-/// once there is.
+/// Exactly `room` more messages are accepted. If there is no room, `wait_for_room` returns once
+/// there is.
 pub async fn room_is_what_publish_would_accept(factory: &dyn BrokerFactory) {
     let broker = factory.open(10).await;
     let mut subscription = subscribe(&broker, POOL, 10).await;
@@ -56,7 +57,7 @@ pub async fn room_is_what_publish_would_accept(factory: &dyn BrokerFactory) {
         let waiter = tokio::spawn({
             let broker = Arc::clone(&broker);
             async move {
-                // It may wake for nothing; whoever waits asks again.
+                // The wake-up may be spurious; the caller asks again.
                 while room(&broker, POOL).await == 0 {
                     broker.wait_for_room(POOL).await;
                 }
@@ -92,8 +93,8 @@ pub async fn wait_for_room_wakes_every_waiter(factory: &dyn BrokerFactory) {
     }
 }
 
-/// The depth of a pool is what waits in it, and not what was delivered.
-pub async fn depth_counts_what_waits(factory: &dyn BrokerFactory) {
+/// The depth of a pool counts its waiting messages, and not the delivered ones.
+pub async fn depth_counts_waiting_messages(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     assert_eq!(depth(&broker, POOL).await, 0);
     publish(&broker, (0..5).map(|_| message(POOL, 5)).collect()).await;
@@ -107,5 +108,5 @@ pub async fn depth_counts_what_waits(factory: &dyn BrokerFactory) {
     assert_eq!(depth(&broker, POOL).await, 3);
     drop(subscription);
     drop(delivery);
-    assert_eq!(depth(&broker, POOL).await, 4, "what was given back waits again");
+    assert_eq!(depth(&broker, POOL).await, 4, "a returned message waits again");
 }

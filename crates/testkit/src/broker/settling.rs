@@ -1,4 +1,4 @@
-//! What becomes of deliveries: acknowledged, dropped, held, or overtaken by the end.
+//! The ends of deliveries: acknowledged, dropped, held, or still open when the broker closes.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::{BrokerFactory, PLENTY, POOL, SOON, depth, message, next, nothing_comes, publish, room, subscribe};
 
-/// No delivery beyond the prefetch, until one is acknowledged or dropped; each subscription has its
-/// own.
+/// There is no delivery beyond the prefetch until one is acknowledged or dropped. Each subscription
+/// has its own prefetch.
 pub async fn prefetch_bounds_what_is_unacknowledged(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     publish(&broker, (0..20).map(|_| message(POOL, 5)).collect()).await;
@@ -42,7 +42,7 @@ pub async fn prefetch_bounds_what_is_unacknowledged(factory: &dyn BrokerFactory)
     }
 }
 
-/// What a worker dropped, or had when it went away, goes to the next one.
+/// Deliveries that a worker dropped, or held when it went away, go to the next worker.
 pub async fn unacknowledged_is_delivered_again(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     let sent = message(POOL, 5);
@@ -60,7 +60,8 @@ pub async fn unacknowledged_is_delivered_again(factory: &dyn BrokerFactory) {
     assert_eq!(held.message, sent);
     held.ack();
 
-    // A whole prefetch, some of it never asked for, goes when the subscription goes.
+    // Dropping a subscription returns its whole prefetch, including messages that it never
+    // received.
     let sent: BTreeSet<TaskId> = {
         let batch: Vec<Message> = (0..10).map(|_| message(POOL, 5)).collect();
         publish(&broker, batch.clone()).await;
@@ -78,10 +79,10 @@ pub async fn unacknowledged_is_delivered_again(factory: &dyn BrokerFactory) {
     }
     assert_eq!(got, sent);
     nothing_comes(&mut other).await;
-    assert_eq!(room(&broker, POOL).await, PLENTY, "what was delivered again took room twice");
+    assert_eq!(room(&broker, POOL).await, PLENTY, "a message that was delivered again took room twice");
 }
 
-/// After `ack` a message does not come again, to this subscription or another, whatever is dropped.
+/// After `ack` a message is never delivered again, whatever is dropped.
 pub async fn acknowledged_is_gone(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     publish(&broker, (0..10).map(|_| message(POOL, 5)).collect()).await;
@@ -95,7 +96,7 @@ pub async fn acknowledged_is_gone(factory: &dyn BrokerFactory) {
     nothing_comes(&mut next_one).await;
     assert_eq!((depth(&broker, POOL).await, room(&broker, POOL).await), (0, PLENTY));
 
-    // An ack that comes after its subscription has gone is harmless at least.
+    // An ack after its subscription was dropped does no harm.
     publish(&broker, vec![message(POOL, 5)]).await;
     let late = next(&mut next_one).await;
     drop(next_one);
@@ -103,14 +104,14 @@ pub async fn acknowledged_is_gone(factory: &dyn BrokerFactory) {
     assert_eq!(depth(&broker, "elsewhere").await, 0);
 }
 
-/// A closed broker delivers and takes nothing; waiting callers return, and late acks harm nothing.
+/// A closed broker delivers and accepts nothing; waiting callers return, and late acks do no harm.
 pub async fn close_ends_subscriptions(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     let mut idle = subscribe(&broker, "idle", 5).await;
     publish(&broker, (0..5).map(|_| message(POOL, 5)).collect()).await;
     let mut busy = subscribe(&broker, POOL, 2).await;
     let (first, second) = (next(&mut busy).await, next(&mut busy).await);
-    // `join!` asks for a delivery first, so that somebody waits when the broker is closed.
+    // `join!` polls `recv` first, so that a caller waits when the broker is closed.
     let ended = timeout(SOON, async { tokio::join!(idle.recv(), broker.close()) }).await;
     let (found, ()) = ended.expect("close waits for no delivery, and waiting callers return");
     assert!(found.is_none(), "a delivery came out of an empty pool");
@@ -122,5 +123,5 @@ pub async fn close_ends_subscriptions(factory: &dyn BrokerFactory) {
     }
     let answer = broker.publish(vec![message(POOL, 5)]).await;
     assert!(matches!(answer, Err(BrokerError::Unavailable(_))), "{answer:?}");
-    timeout(SOON, broker.close()).await.expect("closing twice is no fault");
+    timeout(SOON, broker.close()).await.expect("closing twice is allowed");
 }

@@ -1,4 +1,4 @@
-//! `apply`: one conditional write, and what it writes.
+//! `apply`: its condition, and the fields that it writes.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub async fn apply_is_conditional_on_state_version_and_tenant(factory: &dyn Stor
     }
 }
 
-/// Of many who would settle one run, one does.
+/// If many callers settle one run, one succeeds.
 pub async fn apply_is_won_by_one(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
@@ -85,9 +85,9 @@ pub async fn apply_is_won_by_one(factory: &dyn StoreFactory) {
     assert_eq!(result, (winners[0] % 2 == 0).then(|| winners[0].to_string()), "the winner's result is kept");
 }
 
-/// Counters, due instant, hold, result, instants and trail are as the change says, and the rest is
-/// as it was.
-pub async fn apply_writes_what_the_change_says(factory: &dyn StoreFactory) {
+/// Counters, due instant, hold, result, instants and trail are as the change says; other fields are
+/// unchanged.
+pub async fn apply_writes_every_field_of_the_change(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
     fixture.advance(10);
@@ -101,7 +101,7 @@ pub async fn apply_writes_what_the_change_says(factory: &dyn StoreFactory) {
     assert_eq!(
         (waiting.worker.as_deref(), waiting.started_at),
         (Some(WORKER), Some(START)),
-        "who ran it last, and when"
+        "the last worker, and when it ran"
     );
     let mut trail = running.trail.clone();
     trail.extend(&change.1.trail);
@@ -139,7 +139,7 @@ pub async fn apply_leaves_the_hold_of_a_run_asked_to_stop(factory: &dyn StoreFac
         assert!(asked.position.cancel_requested);
         assert_eq!((&asked.hold, &asked.worker), (&running.hold, &running.worker));
         assert_eq!(asked.position.attempts, 1);
-        assert!(!is_done(&fixture.apply_change(settle_by_the_worker).await), "it did not know of the request");
+        assert!(!is_done(&fixture.apply_change(settle_by_the_worker).await), "it was decided before the request");
 
         let cancelled = fixture.apply(&asked, outcome(&asked)).await;
         assert_eq!((cancelled.state(), cancelled.completed_at), (State::Cancelled, Some(fixture.now())));
@@ -148,9 +148,8 @@ pub async fn apply_leaves_the_hold_of_a_run_asked_to_stop(factory: &dyn StoreFac
     }
 }
 
-/// A task that waits now is returned with its lane and due instant; one that does not wait is
-/// returned without.
-pub async fn apply_tells_where_a_waiting_task_waits(factory: &dyn StoreFactory) {
+/// The answer has the lane and due instant of a task that waits now, and neither for other tasks.
+pub async fn apply_returns_where_a_task_waits(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let run = |queue: &'static str| fixture.running(task().queue(queue));
     let waits = async |task: &Task, event: Event<'static>| match fixture.apply_change(fixture.change(task, event)).await
@@ -180,7 +179,7 @@ pub async fn apply_tells_where_a_waiting_task_waits(factory: &dyn StoreFactory) 
     assert_eq!(waits(&fixture.insert_one(task().queue("expired")).await, Event::Expire).await, None);
 }
 
-/// Whoever judged a hold and writes after it was extended, or detached, is too late.
+/// A change that was decided by a hold is lost if the hold was extended or detached since.
 pub async fn apply_spares_a_hold_that_was_extended_since(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let judged = |task: &Task| {
@@ -192,7 +191,7 @@ pub async fn apply_spares_a_hold_that_was_extended_since(factory: &dyn StoreFact
     let verdict = judged(&running);
     fixture.beat(&running, running.position.version, None, None).await.expect("its lease runs");
     let extended = fixture.get(&running).await;
-    assert!(!is_done(&fixture.apply_change(verdict).await), "it was taken from a worker that shows signs of life");
+    assert!(!is_done(&fixture.apply_change(verdict).await), "it was taken from a worker that sends heartbeats");
     assert_same(&fixture.get(&running).await, &extended);
-    assert!(is_done(&fixture.apply_change(judged(&extended)).await), "nothing has happened since this judgement");
+    assert!(is_done(&fixture.apply_change(judged(&extended)).await), "the hold has not changed since");
 }

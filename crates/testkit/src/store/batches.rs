@@ -8,8 +8,8 @@ use punctual_core::task::{Edit, Hold, Task};
 use super::{StoreFactory, StoreFixture, WORKER, complete, fail, fail_for_good, ids, is_done};
 use crate::fixtures::{TENANT, at, json, task};
 
-/// Answers stand in order, a lost change does not stop the others, and of two changes of one task
-/// the second sees what the first did.
+/// Answers are in order, a lost change does not stop the others, and the second of two changes of
+/// one task sees the first.
 pub async fn apply_answers_each_change_of_a_batch(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(60)).await;
@@ -48,7 +48,7 @@ pub async fn apply_answers_each_change_of_a_batch(factory: &dyn StoreFactory) {
     }
 }
 
-/// A whole life, through the history and back, twice, in one call: each change builds on the one
+/// A whole life in one call, through the history and back, twice: each change builds on the one
 /// before it.
 pub async fn apply_walks_a_life_in_one_batch(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -101,7 +101,7 @@ pub async fn apply_walks_a_life_in_one_batch(factory: &dyn StoreFactory) {
     assert_eq!(counts.into_iter().collect::<Vec<_>>(), [((bystander.lane.id, State::Pending), 1)]);
 }
 
-/// The greatest batch is answered in order.
+/// The largest batch is answered in order.
 pub async fn apply_takes_ten_thousand_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(10_000)).await;
@@ -122,7 +122,7 @@ pub async fn apply_takes_ten_thousand_in_order(factory: &dyn StoreFactory) {
     assert_eq!(fixture.counts().await.into_values().collect::<Vec<_>>(), [2_000]);
 }
 
-/// Where a task stands after a change.
+/// The position of a task after a change.
 pub(super) fn after(before: &Position, change: &Change) -> Position {
     Position {
         state: change.to,

@@ -9,14 +9,14 @@ use punctual_core::task::NewTask;
 use super::{StoreFactory, StoreFixture, VISIBILITY_MILLIS, complete, dispatcher, ids};
 use crate::fixtures::{TENANT, task};
 
-/// A call that nobody waits for has happened as a whole or not at all, and the store goes on.
+/// A dropped call has happened as a whole or not at all, and the store continues.
 pub async fn a_dropped_call_happened_or_not(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for patience in [0, 1, 2, 5, 20, 100] {
         drops_an_insert(&fixture, patience).await;
         drops_a_claim_and_a_settle(&fixture, patience).await;
     }
-    // Many at once, all given up: nothing stays locked behind them.
+    // Many calls at once, all dropped: nothing stays locked.
     let calls: Vec<_> = (0..50)
         .map(|number: usize| {
             let store = Arc::clone(&fixture.store);
@@ -25,9 +25,9 @@ pub async fn a_dropped_call_happened_or_not(factory: &dyn StoreFactory) {
         })
         .collect();
     for call in calls {
-        call.await.expect("a caller lives");
+        call.await.expect("a caller does not panic");
     }
-    fixture.store.check().await.expect("the store goes on");
+    fixture.store.check().await.expect("the store still works");
     fixture.insert_one(task()).await;
 }
 
@@ -57,25 +57,25 @@ async fn drops_a_claim_and_a_settle(fixture: &StoreFixture<'_>, patience: usize)
     fixture.advance(VISIBILITY_MILLIS + 1);
     if queued > 0 {
         let overdue = fixture.overdue(vec![]).await;
-        assert!(stored.iter().all(|task| overdue.contains(&task.id)), "what nobody knows of is not found");
+        assert!(stored.iter().all(|task| overdue.contains(&task.id)), "a task of the dropped claim is not found");
         return;
     }
     let changes: Vec<_> = leased.iter().map(|task| fixture.change(task, complete(Some("1")))).collect();
     drop(given_up_after(patience, fixture.store.apply(changes.clone())).await);
     let answers = fixture.store.apply(changes).await.expect("apply answers");
     let done = answers.iter().filter(|answer| super::is_done(answer)).count();
-    assert!(done == 0 || done == 50, "{done} of 50 were left over by the call that was dropped");
+    assert!(done == 0 || done == 50, "{done} of 50 were settled by the call that was dropped");
     let read = fixture.store.get(TENANT, ids(&stored)).await.expect("get answers");
     assert!(read.into_iter().flatten().all(|task| task.state() == State::Completed));
 }
 
-/// Waits for a call through so many turns of the scheduler, then drops it.
-async fn given_up_after<T>(turns: usize, call: impl Future<Output = T>) -> Option<T> {
+/// Polls a call this many times, then drops it.
+async fn given_up_after<T>(polls: usize, call: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         answer = call => Some(answer),
         () = async {
-            for _ in 0..turns {
+            for _ in 0..polls {
                 tokio::task::yield_now().await;
             }
         } => None,

@@ -35,7 +35,7 @@ pub async fn claim_takes_what_is_due_in_order(factory: &dyn StoreFactory) {
     let second = claim(vec![(even, 30), (odd, 5)], 100, worker(WORKER)).await;
     assert_eq!(ids(&second.tasks), [&evens[20..50], &odds[30..35]].concat());
     let none = claim(vec![(even, 10), (odd, 10)], 0, dispatcher()).await;
-    assert!(none.tasks.is_empty(), "a limit of zero gives nothing");
+    assert!(none.tasks.is_empty(), "a limit of zero takes nothing");
     let skipped = claim(vec![(even, 0), (odd, 2)], 10, dispatcher()).await;
     assert_eq!(ids(&skipped.tasks), odds[35..37]);
     let rest = claim(vec![(even, 1_000), (odd, 1_000)], 1_000, dispatcher()).await;
@@ -43,7 +43,7 @@ pub async fn claim_takes_what_is_due_in_order(factory: &dyn StoreFactory) {
     assert!(claim(vec![(even, 10), (odd, 10)], 10, dispatcher()).await.tasks.is_empty(), "all were taken");
 }
 
-/// A limit for each lane and one for all hold together over many lanes.
+/// The limit of each lane and the overall limit both apply over many lanes.
 pub async fn claim_keeps_its_limits_over_many_lanes(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let batch = (0..40).flat_map(|lane| task().queue(&format!("q{lane}")).times(10)).collect();
@@ -103,8 +103,8 @@ pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &d
     let claims = vec![ask(other.lane.id, None), ask(due.lane.id, Some(at(20))), ask(far.lane.id, Some(at(60_000)))];
     let mut answers = fixture.store.claim(claims).await.expect("claim answers").into_iter();
     let (none, ahead, bounded) = (answers.next(), answers.next(), answers.next());
-    assert!(none.is_some_and(|claimed| claimed.tasks.is_empty()), "it was not asked to look ahead");
-    assert!(bounded.is_some_and(|claimed| claimed.tasks.is_empty()), "no claim looks ahead so far");
+    assert!(none.is_some_and(|claimed| claimed.tasks.is_empty()), "this claim does not look ahead");
+    assert!(bounded.is_some_and(|claimed| claimed.tasks.is_empty()), "no claim looks this far ahead");
     let ahead = ahead.expect("there are three answers");
     assert_eq!(ids(&ahead.tasks), [due.id, soon.id]);
     assert_eq!(ahead.next_due, [(due.lane.id, Some(later.due_at))]);
@@ -149,7 +149,7 @@ pub async fn claim_returns_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     assert_eq!(found[&lane(&left)], None);
     assert!(found.get(&lane(&unvisited)).is_none_or(|due| *due == Some(at(-1))), "{found:?}");
 
-    // Nothing due is a visit too.
+    // A lane without due tasks counts as visited.
     let claimed = fixture.claim(Claim { lanes: vec![(lane(&later), 5)], limit: 5, claimant: dispatcher() }).await;
     assert_eq!(next_due(&claimed), BTreeMap::from([(lane(&later), Some(at(60_000)))]));
 }
@@ -256,7 +256,7 @@ pub async fn claim_is_bounded_in_bytes(factory: &dyn StoreFactory) {
     let stored = fixture.insert(large().times(6)).await;
     let lane = stored[0].lane.id;
     let first = fixture.lease(lane, 100).await;
-    assert_eq!(first.len(), 4, "four of them are as much as a claim takes");
+    assert_eq!(first.len(), 4, "four of them reach the limit of a claim");
     assert_eq!(fixture.lease(lane, 100).await.len(), 2);
     let huge = fixture.insert_one(task().queue("huge").payload(&format!("\"{}\"", "x".repeat(5 * size)))).await;
     assert_eq!(ids(&fixture.lease(huge.lane.id, 100).await), [huge.id], "one task is always taken");

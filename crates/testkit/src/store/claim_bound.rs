@@ -1,4 +1,4 @@
-//! `claim` with a bound: what is due from an instant on.
+//! `claim` with a bound: tasks that are due from an instant on.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::claim::next_due;
 use super::{StoreFactory, StoreFixture, assert_same, dispatcher_from, ids, worker};
 use crate::fixtures::{START, at, task};
 
-/// What was due before the bound stays as it is, also what has expired, and whoever asks without a
-/// bound gets it.
+/// Tasks that were due before the bound stay unchanged, even expired ones. A claim without a bound
+/// takes them.
 pub async fn claim_takes_nothing_due_before_its_bound(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let insert = async |due: i64| fixture.insert_one(task().due(at(due))).await;
@@ -30,11 +30,11 @@ pub async fn claim_takes_nothing_due_before_its_bound(factory: &dyn StoreFactory
     assert_eq!(next_due(&first), BTreeMap::from([(lane, Some(START))]), "the limit was reached in the first lane");
     let second = claim(&fixture, &[other, lane], 9, bound).await;
     assert_eq!((ids(&second.tasks), second.expired), (ids(&since[2..]), 0));
-    assert_eq!(next_due(&second), BTreeMap::from([(lane, Some(at(700))), (other, None)]), "returned from the bound on");
+    assert_eq!(next_due(&second), BTreeMap::from([(lane, Some(at(700))), (other, None)]), "next due from the bound on");
     for left in before.iter().chain([&expired, &later, &old]) {
         assert_same(&fixture.get(left).await, left);
     }
-    // Somewhere else, ahead, and before everything.
+    // A bound before everything, in between, and ahead.
     assert_eq!(ids(&claim(&fixture, &[lane], 9, Some(at(-501))).await.tasks), [before[1].id]);
     assert!(claim(&fixture, &[lane, other], 9, Some(at(1))).await.tasks.is_empty());
 
@@ -42,9 +42,9 @@ pub async fn claim_takes_nothing_due_before_its_bound(factory: &dyn StoreFactory
     assert_eq!((ids(&rest.tasks), rest.expired), (vec![before[0].id, old.id], 1));
     assert_eq!(next_due(&rest), BTreeMap::from([(lane, Some(at(700))), (other, None)]));
     fixture.advance(700);
-    assert_eq!(ids(&claim(&fixture, &[lane], 9, bound).await.tasks), [later.id], "a bound is no end");
+    assert_eq!(ids(&claim(&fixture, &[lane], 9, bound).await.tasks), [later.id], "a bound is a lower bound only");
 
-    // With and without a bound in one call: each task is given to one of them.
+    // With and without a bound in one call: each task goes to one of them.
     let mut stored = fixture.insert(task().queue("both").due(at(100)).times(3)).await;
     stored.extend(fixture.insert(task().queue("both").due(at(600)).times(4)).await);
     let lane = stored[0].lane.id;

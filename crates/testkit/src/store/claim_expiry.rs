@@ -1,4 +1,4 @@
-//! `claim` and the tasks whose time to be started has passed.
+//! `claim` and expired tasks.
 
 use punctual_core::state::State;
 use punctual_core::store::{Claim, Claimant};
@@ -8,8 +8,7 @@ use super::claim::next_due;
 use super::{StoreFactory, StoreFixture, dispatcher, fail, ids, worker};
 use crate::fixtures::{TENANT, at, task};
 
-/// A due task past its expiry fails instead of being given out; one whose expiry is ahead is given
-/// out.
+/// A due task past its expiry fails instead of being claimed; one whose expiry is ahead is claimed.
 pub async fn claim_fails_what_has_expired(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for claimant in [dispatcher(), worker("w")] {
@@ -41,14 +40,13 @@ async fn fails_what_has_expired(fixture: &StoreFixture<'_>, claimant: &Claimant)
         assert_eq!((step.version, step.to, step.step.clone()), (2, State::Failed, Step::Expired));
         assert_eq!(step.at, now.plus_millis(10));
     }
-    assert_eq!(fixture.get(&ahead).await.state(), State::Pending, "claim looks at what is due only");
+    assert_eq!(fixture.get(&ahead).await.state(), State::Pending, "claim fails only due tasks");
     assert!(!fixture.counts().await.contains_key(&(lane, State::Failed)), "failed tasks are history");
     let again = fixture.claim(claim).await;
     assert!(again.tasks.is_empty() && again.expired == 0, "an expired task fails once");
 }
 
-/// However many expired tasks stand before it, a good task is reached, and none of the expired is
-/// given out.
+/// A claim reaches a task behind any number of expired ones, and takes none of those.
 pub async fn claim_gets_past_many_expired_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let expired = fixture.insert(task().due(at(-100)).expires_at(at(-50)).times(2_500)).await;
@@ -64,7 +62,7 @@ pub async fn claim_gets_past_many_expired_tasks(factory: &dyn StoreFactory) {
             None => break,
             Some(due) => assert!(
                 due <= fixture.now() && claimed.tasks.len() + claimed.expired > 0,
-                "something is due, and a claim neither takes nor fails it"
+                "a task is due, and a claim neither takes nor fails it"
             ),
         }
     }
@@ -75,14 +73,14 @@ pub async fn claim_gets_past_many_expired_tasks(factory: &dyn StoreFactory) {
     assert_eq!(states.iter().flatten().count(), expired.len());
 }
 
-/// Nothing is delivered past its `expires_at`: a retry as little as the first run.
+/// No run begins past the `expires_at`, neither the first nor a retry.
 pub async fn claim_fails_a_retry_past_the_expiry(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.running(task().expires_at(at(5_000))).await;
     fixture.apply(&first, fail(&first)).await;
     fixture.advance(10_000);
     assert_eq!(fixture.overdue(Vec::new()).await, [first.id]);
-    assert!(fixture.lease(first.lane.id, 1).await.is_empty(), "a retry was given out past the expiry");
+    assert!(fixture.lease(first.lane.id, 1).await.is_empty(), "a retry was claimed past the expiry");
     let failed = fixture.get(&first).await;
     let (at, error) = failed.trail.last_error().expect("it says why");
     assert_eq!((failed.state(), error.code.as_ref(), at), (State::Failed, "expired", fixture.now()));

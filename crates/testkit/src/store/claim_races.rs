@@ -1,4 +1,4 @@
-//! `claim` beside others that want the same tasks.
+//! `claim` beside concurrent calls for the same tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::{StoreFactory, StoreFixture, dispatcher, ids, is_done, worker};
 use crate::fixtures::{TENANT, at, json, task};
 
-/// Fifty claimants on one lane: no task is given to two, and none is forgotten.
+/// Fifty claimants on one lane: each task goes to one, and none is forgotten.
 pub async fn claim_gives_each_task_to_one(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(2_000)).await;
@@ -47,8 +47,8 @@ pub async fn claim_gives_each_task_to_one(factory: &dyn StoreFactory) {
     assert!(fixture.counts().await.keys().all(|(_, state)| state.is_held()), "{:?}", fixture.counts().await);
 }
 
-/// Cancels and edits against claims: each task goes one way, and what the claimant was given is
-/// what it got.
+/// Cancels and edits against claims: each task goes one way, and the claimant's copy is the stored
+/// one.
 pub async fn claim_races_with_cancel_and_edit(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(300)).await;
@@ -68,7 +68,7 @@ pub async fn claim_races_with_cancel_and_edit(factory: &dyn StoreFactory) {
     }
     let outcomes: BTreeMap<TaskId, (State, bool)> =
         changers.join_all().await.into_iter().map(|(id, to, done)| (id, (to, done))).collect();
-    let mut claimed = claimer.await.expect("the claimer lives");
+    let mut claimed = claimer.await.expect("the claimer does not panic");
     claimed.extend(claim_all(Arc::clone(&fixture.store), lane).await);
     let claimed: BTreeSet<TaskId> = claimed.into_iter().collect();
     let read = fixture.store.get(TENANT, ids(&stored)).await.expect("get answers");

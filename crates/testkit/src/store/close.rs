@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{StoreFactory, StoreFixture, all_of};
 use crate::fixtures::{TENANT, at, task};
 
-/// An open store says that it answers, before and after work, and again after it was opened again.
+/// An open store passes `check`, before and after work, and after it was opened again.
 pub async fn check_answers_while_open(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     fixture.store.check().await.expect("a fresh store answers");
@@ -15,14 +15,14 @@ pub async fn check_answers_while_open(factory: &dyn StoreFactory) {
     fixture.store.check().await.expect("a reopened store answers");
 }
 
-/// A closed store has written what it answered, and refuses every further call instead of hanging
+/// A closed store has written everything it answered, and refuses further calls instead of hanging
 /// or pretending.
-pub async fn close_refuses_what_follows(factory: &dyn StoreFactory) {
+pub async fn close_refuses_further_calls(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert_one(task()).await;
     let store = Arc::clone(&fixture.store);
     store.close().await.expect("a store closes");
-    assert!(store.check().await.is_err(), "a closed store says it is well");
+    assert!(store.check().await.is_err(), "a closed store passes the check");
     assert!(store.insert(vec![task().build()]).await.is_err());
     assert!(store.claim(vec![]).await.is_err() || store.claim(vec![]).await.unwrap().is_empty());
     let lanes = vec![(stored.lane.id, 1)];

@@ -1,4 +1,4 @@
-//! All verbs at once, from many callers, as in a busy server.
+//! All calls at once, from many callers, as in a busy server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ const CALLERS: u64 = 10;
 const TURNS: usize = 60;
 
 /// Ten callers insert, claim, start, settle, cancel and re-drive the same tasks: every run belongs
-/// to one of them, every outcome that was answered is there, and every trail is whole.
+/// to one of them, every answered outcome is stored, and every trail is whole.
 pub async fn many_at_once_leave_every_task_whole(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert(task().times(20)).await;
@@ -39,14 +39,14 @@ pub async fn many_at_once_leave_every_task_whole(factory: &dyn StoreFactory) {
 
     let Seen { runs, applied, created } = std::mem::take(&mut *seen.lock().expect("no caller panicked"));
     let everything = fixture.list(all_of(TENANT), 500).await;
-    assert_eq!(everything.len(), first.len() + created, "a task was lost, or came from nowhere");
+    assert_eq!(everything.len(), first.len() + created, "a task was lost or invented");
     for task in &everything {
         let entries: Vec<_> = task.trail.entries().collect();
         assert!(entries.iter().map(|entry| entry.version).eq(1..=task.position.version), "a gap in {:?}", task.trail);
         assert_eq!(entries.last().map(|entry| entry.to), Some(task.state()));
         let started: Vec<u64> = task.trail.runs(task.id).iter().map(|run| run.token).collect();
         let given: Vec<u64> = runs.get(&task.id).into_iter().flatten().copied().collect();
-        assert_eq!(started, given, "the runs of {} and those that callers were given", task.id);
+        assert_eq!(started, given, "the runs of {} and those that callers got", task.id);
         let settled =
             entries.iter().filter(|entry| !by_claim(&entry.step)).map(|entry| entry.version).collect::<BTreeSet<_>>();
         assert_eq!(settled, applied.get(&task.id).cloned().unwrap_or_default(), "the changes of {}", task.id);
@@ -63,12 +63,12 @@ fn by_claim(step: &Step<'_>) -> bool {
     matches!(step, Step::Submitted | Step::Scheduled { .. } | Step::Claimed | Step::Started { .. })
 }
 
-/// What callers were answered.
+/// The answers to all callers.
 #[derive(Default)]
 struct Seen {
-    /// The tokens of the runs that were given out.
+    /// The tokens of the runs that callers got.
     runs: BTreeMap<TaskId, BTreeSet<u64>>,
-    /// The versions that changes brought about.
+    /// The versions that changes made.
     applied: BTreeMap<TaskId, BTreeSet<u64>>,
     created: usize,
 }
@@ -106,7 +106,7 @@ impl RandomCaller {
 
     fn began(&self, task: &Task) {
         let mut seen = self.seen.lock().expect("no caller panicked");
-        assert!(seen.runs.entry(task.id).or_default().insert(task.position.version), "one run was given to two");
+        assert!(seen.runs.entry(task.id).or_default().insert(task.position.version), "two callers got one run");
     }
 
     async fn claim(&mut self, claimant: punctual_core::store::Claimant) -> Vec<Task> {
@@ -162,12 +162,12 @@ impl RandomCaller {
         self.apply(changes).await;
     }
 
-    /// Cancels, takes back or re-drives whatever is there, as it was read a moment ago.
+    /// Cancels, takes back or re-drives tasks, as they were read a moment ago.
     async fn meddle(&mut self) {
         let some: Vec<TaskId> = (0..6).map(|_| *self.dice.pick(&self.known)).collect();
         let read = self.store.get(TENANT, some).await.expect("get answers");
         let mut changes = Vec::new();
-        for task in read.into_iter().map(|task| task.expect("no task is ever nowhere")) {
+        for task in read.into_iter().map(|task| task.expect("every task can always be read")) {
             let event = match (task.state(), self.dice.below(6)) {
                 (State::DeadLettered, _) => Event::Redrive(None),
                 (_, 0) => Event::Cancel,

@@ -39,7 +39,7 @@ pub async fn counts_by_lane_and_state(factory: &dyn StoreFactory) {
     assert_eq!(listed.values().sum::<u64>(), 3 * 18 + (1 + 2) * 4);
     assert_eq!(fixture.counts().await, listed);
     for count in fixture.store.counts().await.expect("counts answers") {
-        assert!(tenants.contains(&count.lane.key.tenant.as_str()), "{:?} is no lane of ours", count.lane);
+        assert!(tenants.contains(&count.lane.key.tenant.as_str()), "{:?} is not a lane of the test", count.lane);
         assert!(!count.state.is_final() || count.tasks == 0, "final tasks are not live");
     }
 }

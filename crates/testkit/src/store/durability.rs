@@ -1,5 +1,5 @@
-//! What a store answered is there after it was closed and opened again. (That it is there after
-//! `kill -9` too is shown by the black-box tests, which have a process to kill.)
+//! Answered writes survive closing and opening the store. (The black-box tests, which have a
+//! process to kill, show that they survive `kill -9` too.)
 
 use punctual_core::state::{Event, State};
 use punctual_core::task::Task;
@@ -8,7 +8,7 @@ use super::insert::full;
 use super::{StoreFactory, StoreFixture, assert_same, complete, fail, fail_for_good, ids};
 use crate::fixtures::{at, json, task};
 
-/// What `insert` returned is there again, whole, and can go on.
+/// A task that `insert` returned is still there, whole, and can run.
 pub async fn insert_is_durable_before_it_returns(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut stored = fixture.insert(task().queue("many").times(1_000)).await;
@@ -24,7 +24,7 @@ pub async fn insert_is_durable_before_it_returns(factory: &dyn StoreFactory) {
     assert_eq!(fixture.heads(at(3_600_001), 10).await.len(), 2, "a lease was forgotten, or a waiting task");
 }
 
-/// Claims, starts, changes, beats and the history are there again as they were.
+/// Claims, starts, changes, heartbeats and the history are unchanged.
 pub async fn every_write_is_durable(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut kept: Vec<Task> = Vec::new();

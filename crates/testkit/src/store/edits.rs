@@ -1,4 +1,4 @@
-//! What `apply` does with the submitter's edits.
+//! `apply` with the submitter's edits.
 
 use std::collections::BTreeMap;
 
@@ -56,14 +56,13 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
     fixture.advance(50);
     let now = fixture.apply(&task, Event::RunNow).await;
     assert_eq!((now.execute_at, now.due_at), (at(50), at(50)));
-    assert_eq!(fixture.lease(now.lane.id, 1).await[0].body, task.body, "a worker is given what was edited");
+    assert_eq!(fixture.lease(now.lane.id, 1).await[0].body, task.body, "a worker gets the edited task");
 }
 
 /// What an edit does to a task.
 type Effect = fn(&mut Task);
 
-/// With another priority a task waits in another lane, and only there; the other tasks of its lane
-/// stay.
+/// A task with a new priority waits only in its new lane; the other tasks of its old lane stay.
 pub async fn apply_moves_an_edited_task_to_its_new_lane(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().label("l", "1").times(3)).await;
@@ -73,7 +72,7 @@ pub async fn apply_moves_an_edited_task_to_its_new_lane(factory: &dyn StoreFacto
     let alone = fixture.apply(&stored[1], priority(0)).await;
     let mut key = stored[1].lane.key.clone();
     key.priority = 0;
-    assert_eq!(alone.lane.key, key, "nothing but the priority is new");
+    assert_eq!(alone.lane.key, key, "only the priority is new");
     assert_ne!(alone.lane.id, stored[1].lane.id);
 
     let mut heads: Vec<_> = fixture.heads(at(1), 100).await.into_iter().map(|(lane, _, due)| (lane, due)).collect();

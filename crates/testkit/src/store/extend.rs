@@ -1,4 +1,4 @@
-//! `extend`: signs of life, and who may give them.
+//! `extend`: heartbeats, and which tokens may send them.
 
 use punctual_core::json::Json;
 use punctual_core::state::{Event, State};
@@ -10,13 +10,12 @@ use super::{
 };
 use crate::fixtures::{TIMEOUT_MILLIS, at, json, task};
 
-/// Only the token of the run that lasts extends anything; who has no right to extend leaves no
-/// trace either.
+/// Only the token of the current run extends a hold. A refused heartbeat changes nothing.
 pub async fn extend_needs_the_token(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = fixture.running(task().queue("taken over")).await;
     let waiting_again = fixture.apply(&old, fail(&old)).await;
-    assert!(beat(&fixture, &waiting_again, old.position.version).await.is_none(), "nobody holds it");
+    assert!(beat(&fixture, &waiting_again, old.position.version).await.is_none(), "no worker holds it");
     fixture.advance(1_000);
     let taken_over = fixture.lease(old.lane.id, 1).await.pop().expect("its retry is due");
     let asked = fixture.running(task().queue("asked")).await;
@@ -52,19 +51,19 @@ pub async fn extend_needs_the_token(factory: &dyn StoreFactory) {
     let answers =
         fixture.store.extend(vec![elsewhere.clone(), unknown, good, elsewhere]).await.expect("extend answers");
     let extended: Vec<bool> = answers.iter().map(Option::is_some).collect();
-    assert_eq!(extended, [false, false, true, false], "answers stand in order, and another tenant has no say");
+    assert_eq!(extended, [false, false, true, false], "answers are in order, and another tenant extends nothing");
     let after = fixture.get(&taken_over).await;
     assert_eq!((after.hold.as_ref(), after.progress.as_ref()), (answers[2].as_ref(), None));
 }
 
-/// A hold that has run out stays so though nobody has taken the task back yet. An outcome is still
-/// taken.
+/// A hold that has run out is not extended, even before the reaper takes the task back. An outcome
+/// is still accepted.
 pub async fn extend_never_revives_a_hold_that_ran_out(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let leased = [fixture.running(task().queue("a")).await, fixture.running(task().queue("b")).await];
     let started = [started(&fixture, "c").await, started(&fixture, "d").await];
     for [in_time, late] in [leased, started] {
-        let ends = late.hold.as_ref().expect("what runs is held").expires_at;
+        let ends = late.hold.as_ref().expect("a running task is held").expires_at;
         assert_eq!(in_time.hold.as_ref().map(|hold| hold.expires_at), Some(ends));
         fixture.clock.advance_millis(ends.millis_since(fixture.now()) - 1);
         let hold = detach(&fixture, &in_time).await.expect("its last millisecond is not over");
@@ -81,7 +80,7 @@ pub async fn extend_never_revives_a_hold_that_ran_out(factory: &dyn StoreFactory
     }
 }
 
-/// A sign of life extends by the lease, and never past the deadline of the run.
+/// A heartbeat extends by the lease, and never past the deadline of the run.
 pub async fn extend_never_passes_the_deadline(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let millis = |millis: u64| i64::try_from(millis).unwrap();
@@ -92,7 +91,7 @@ pub async fn extend_never_passes_the_deadline(factory: &dyn StoreFactory) {
         fixture.advance(25_000);
         let hold = fixture.beat(&running, token, None, None).await.expect("it holds the task");
         assert_eq!(hold.expires_at, at((passed * 25_000 + millis(LEASE_MILLIS)).min(millis(TIMEOUT_MILLIS))));
-        assert!(hold.expires_at >= expires_at, "a sign of life shortened a hold");
+        assert!(hold.expires_at >= expires_at, "a heartbeat shortened a hold");
         assert_eq!(hold.deadline_at, running.hold.as_ref().unwrap().deadline_at);
         assert_eq!((hold.worker.as_str(), hold.since, hold.lease_millis), (WORKER, at(0), LEASE_MILLIS));
         assert_eq!(fixture.get(&running).await.hold, Some(hold.clone()));
@@ -123,7 +122,7 @@ pub async fn extend_never_passes_the_deadline(factory: &dyn StoreFactory) {
     );
 }
 
-/// A sign of life is no step of the task: neither version nor trail nor anything else moves.
+/// A heartbeat is not a step of the task: version, trail and all other fields stay.
 pub async fn extend_changes_no_version(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut running = fixture.running(task()).await;
@@ -139,8 +138,7 @@ pub async fn extend_changes_no_version(factory: &dyn StoreFactory) {
     assert_eq!(done.position.version, running.position.version + 1);
 }
 
-/// What a run left behind is given to the next one: after a failure, a give-back, a loss and a
-/// re-drive.
+/// The next run gets them after a failure, a give-back, a loss and a re-drive.
 pub async fn extend_keeps_progress_and_checkpoint_for_the_next_attempt(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
@@ -169,7 +167,7 @@ pub async fn extend_keeps_progress_and_checkpoint_for_the_next_attempt(factory: 
     let dead = fixture.apply(&third, fail_for_good(&third)).await;
     expect(&dead, "{\"done\": 2}", "\"step 2\"");
     fixture.apply(&dead, Event::Redrive(None)).await;
-    let fourth = fixture.lease(running.lane.id, 1).await.pop().expect("it was driven again");
+    let fourth = fixture.lease(running.lane.id, 1).await.pop().expect("it was re-driven");
     expect(&fourth, "{\"done\": 2}", "\"step 2\"");
 }
 
@@ -194,13 +192,13 @@ pub async fn extend_can_detach_a_run_from_its_node(factory: &dyn StoreFactory) {
     let foreign = Beat { tenant: "other".into(), ..beat.clone() };
     let refused = fixture.store.extend(vec![stale, foreign]).await.expect("extend answers");
     assert!(refused.iter().all(Option::is_none));
-    assert_eq!(fixture.overdue(vec![node]).await, [running.id], "who does not hold it detached it");
+    assert_eq!(fixture.overdue(vec![node]).await, [running.id], "a beat without the token detached it");
 
     let hold = fixture.store.extend(vec![beat]).await.expect("extend answers").remove(0).expect("the token is good");
     let until = hold.since.plus_millis(i64::try_from(TIMEOUT_MILLIS).unwrap());
     assert_eq!((hold.node, hold.expires_at, hold.deadline_at), (None, until, until), "the timeout, without the grace");
     let again = fixture.beat(&running, running.position.version, None, None).await.expect("the token is good");
-    assert_eq!(again.node, None, "a later sign of life attaches nothing");
+    assert_eq!(again.node, None, "a later heartbeat attaches nothing");
     let detached = fixture.get(&running).await;
     assert_eq!((detached.hold.as_ref(), detached.position), (Some(&again), running.position));
     assert!(fixture.overdue(vec![node]).await.is_empty(), "the death of its node ended it");
@@ -208,7 +206,7 @@ pub async fn extend_can_detach_a_run_from_its_node(factory: &dyn StoreFactory) {
     assert_same(&fixture.get(&running).await, &detached);
     assert!(fixture.overdue(vec![node]).await.is_empty(), "the restart of its node ended it");
     fixture.advance(TIMEOUT_MILLIS + 1);
-    assert_eq!(fixture.overdue(Vec::new()).await, [running.id], "it has a deadline all the same");
+    assert_eq!(fixture.overdue(Vec::new()).await, [running.id], "it still has a deadline");
 
     fixture.apply(&detached, Event::GiveBack(fixture.now())).await;
     let queued = fixture.dispatch(waiting.lane.id, 1).await.pop().expect("it was given back");
@@ -222,7 +220,7 @@ async fn started(fixture: &StoreFixture<'_>, queue: &str) -> Task {
     fixture.start(queued.id, queued.position.version).await.expect("it is queued")
 }
 
-/// A sign of life from the holder of `task` with all that one can bring.
+/// A heartbeat from the holder of `task` with every field set.
 async fn detach(fixture: &StoreFixture<'_>, task: &Task) -> Option<Hold> {
     let beat = Beat {
         tenant: task.tenant().into(),

@@ -1,4 +1,4 @@
-//! Writers that may have been replaced: a claim by the terms of partitions, changes by that of a
+//! Fences against replaced nodes: claims by the terms of partitions, changes by the term of a
 //! lease.
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::fixtures::{at, task};
 const COUNT: u16 = 4;
 const TTL: u64 = 10_000;
 
-/// With a term that was never given out, was taken over or was given up, the claim takes nothing of
-/// any lane, fails nothing, and returns no due instants. Other claims of the same call are not
+/// With a term that never existed, was taken over or was given up, the claim takes nothing from any
+/// lane, fails nothing, and returns no due instants. Other claims of the same call are not
 /// affected.
 pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -45,7 +45,7 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     let empty = Claim { lanes: vec![], limit: 0, claimant: dispatch(vec![zero, newer]) };
     assert_lost(&fixture.claim(empty).await, &[one.0]);
 
-    // Beside claims that are good, and those that name none.
+    // Together with valid claims, and claims without terms.
     let [first, last] =
         [0, 1].map(|_| Claim { lanes: vec![(lanes[1], 1)], limit: 1, claimant: dispatch(good.clone()) });
     let bad = Claim { lanes: vec![(lanes[0], 3), (lanes[1], 3)], limit: 3, claimant: dispatch(vec![zero, newer]) };
@@ -57,7 +57,7 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     assert!(answers.iter().all(|claimed| claimed.expired == 0));
     assert_eq!([0, 2, 3].map(|place| answers[place].next_due.len()), [1; 3]);
 
-    // Run out, but not taken over: no other node dispatches them.
+    // The ownership has run out, but no other node has taken over.
     fixture.advance(TTL);
     let claimed = claim(&fixture, &lanes, 1, good.clone()).await;
     assert_eq!((claimed.not_owned, claimed.expired, ids(&claimed.tasks)), (vec![], 1, vec![stored[3].id]));
@@ -68,7 +68,11 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     let all: Vec<Partition> = good.iter().map(|(partition, _)| *partition).collect();
     assert_lost(&claim(&fixture, &lanes, 8, good.clone()).await, &all);
     assert_lost(&claim(&fixture, &lanes, 8, theirs.clone()).await, &all);
-    assert_eq!(ids(&claim(&fixture, &lanes, 1, vec![]).await.tasks), [stored[4].id], "no term is no fence");
+    assert_eq!(
+        ids(&claim(&fixture, &lanes, 1, vec![]).await.tasks),
+        [stored[4].id],
+        "a claim without terms is not fenced"
+    );
 
     fixture.database.leave(other).await.expect("leave answers");
     let again = turn(&fixture, fixture.node).await;
@@ -95,7 +99,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     let cancel = |task: &Task| fixture.change(task, Event::Cancel);
     let (a, b) = (NodeId::random(), NodeId::random());
     let none = LeaderLease { name: "leader".into(), holder: a, term: 1 };
-    assert!(apply_as(&fixture, &none, vec![cancel(&stored[0])]).await.is_none(), "nobody ever held it");
+    assert!(apply_as(&fixture, &none, vec![cancel(&stored[0])]).await.is_none(), "no node ever held it");
 
     let first = acquire("leader", a).await;
     let lost = (stored[1].id, cancel(&stored[1]).1.forged(|fields| fields.expected_version = 9));
@@ -104,7 +108,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     assert_eq!(answers.iter().map(is_done).collect::<Vec<_>>(), [true, false, true, false]);
     assert_eq!(apply_as(&fixture, &first, vec![]).await.expect("it holds the lease").len(), 0);
     fixture.advance(TTL * 2);
-    let answers = apply_as(&fixture, &first, vec![cancel(&stored[1])]).await.expect("nobody has taken it");
+    let answers = apply_as(&fixture, &first, vec![cancel(&stored[1])]).await.expect("no other node has taken it");
     assert!(is_done(&answers[0]));
 
     let second = acquire("leader", b).await;
@@ -125,7 +129,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     let counted = fixture.counts().await;
     assert_eq!(counted.values().sum::<u64>(), 2, "{counted:?}");
 
-    // The same holder in another term is another.
+    // The same holder in another term is fenced too.
     fixture.database.release(&second).await.expect("it is released");
     let third = acquire("leader", b).await;
     assert!(apply_as(&fixture, &second, vec![cancel(&stored[4])]).await.is_none());

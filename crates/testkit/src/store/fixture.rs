@@ -1,5 +1,5 @@
-//! A store under test, with its clock and short forms of frequent calls. A call that fails fails
-//! the test.
+//! A store under test, with its clock and short forms of frequent calls. A failed call fails the
+//! test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct StoreFixture<'a> {
     pub store: Arc<dyn Store>,
     /// The recurring schedules.
     pub schedules: Arc<dyn Schedules>,
-    /// The store's clock; it stands at [`START`] at first.
+    /// The store's clock, which begins at [`START`].
     pub clock: Arc<ManualClock>,
     /// The process that has the store open.
     pub node: NodeId,
@@ -83,7 +83,7 @@ impl<'a> StoreFixture<'a> {
 
     /// Lets time pass.
     pub fn advance(&self, millis: u64) {
-        self.clock.advance_millis(i64::try_from(millis).expect("a test lasts less than for ever"));
+        self.clock.advance_millis(i64::try_from(millis).expect("a test lasts less than ages"));
     }
 
     /// A client that changes something now.
@@ -135,7 +135,7 @@ impl<'a> StoreFixture<'a> {
         answers.pop().expect("there is one")
     }
 
-    /// The change that `event` makes of `task`.
+    /// The change of `task` by `event`.
     pub fn change(&self, task: &Task, event: Event<'_>) -> (TaskId, Change) {
         (task.id, transition(&task.position, event, &self.by()).expect("the test's event is legal"))
     }
@@ -147,10 +147,10 @@ impl<'a> StoreFixture<'a> {
         answers.pop().expect("there is one")
     }
 
-    /// Applies what `event` makes of `task`, and reads the task again.
+    /// Applies the change of `task` by `event`, and reads the task again.
     pub async fn apply(&self, task: &Task, event: Event<'_>) -> Task {
         let applied = self.apply_change(self.change(task, event)).await;
-        assert!(is_done(&applied), "{:?} was not where its task says: {applied:?}", task.position);
+        assert!(is_done(&applied), "the task was no longer at {:?}: {applied:?}", task.position);
         self.get(task).await
     }
 
@@ -175,12 +175,12 @@ impl<'a> StoreFixture<'a> {
         answers.pop().expect("there is one")
     }
 
-    /// Reads a task that is there.
+    /// Reads a task that must exist.
     pub async fn get(&self, task: &Task) -> Task {
         self.find(task.tenant(), task.id).await.unwrap_or_else(|| panic!("{} is gone", task.id))
     }
 
-    /// Reads a task that may be there.
+    /// Reads a task that may exist.
     pub async fn find(&self, tenant: &str, id: TaskId) -> Option<Task> {
         let mut answers = self.store.get(tenant, vec![id]).await.expect("get answers");
         assert_eq!(answers.len(), 1, "one answer to one id");
@@ -192,10 +192,10 @@ impl<'a> StoreFixture<'a> {
         let (mut tasks, mut after) = (Vec::new(), None);
         for _ in 0..10_000 {
             let answer = self.store.list(filter.clone(), after, page).await.expect("list answers");
-            assert!(answer.tasks.len() <= page, "a page of {} when {page} were asked for", answer.tasks.len());
+            assert!(answer.tasks.len() <= page, "a page of {}, but the limit is {page}", answer.tasks.len());
             tasks.extend(answer.tasks);
             let Some(next) = answer.next else { return tasks };
-            assert_ne!(Some(next), after, "the cursor stands still");
+            assert_ne!(Some(next), after, "the cursor does not advance");
             after = Some(next);
         }
         panic!("the listing does not end");
@@ -206,7 +206,7 @@ impl<'a> StoreFixture<'a> {
         let (mut heads, mut after) = (Vec::new(), None);
         loop {
             let answer = self.store.heads(after, before, page).await.expect("heads answers");
-            assert!(answer.len() <= page, "a page of {} when {page} were asked for", answer.len());
+            assert!(answer.len() <= page, "a page of {}, but the limit is {page}", answer.len());
             let Some(last) = answer.last() else { return heads };
             assert!(Some(last.lane.id) > after, "the lanes do not grow");
             after = Some(last.lane.id);
@@ -237,7 +237,7 @@ impl<'a> StoreFixture<'a> {
         }
     }
 
-    /// The ids of overdue tasks, in some order.
+    /// The ids of overdue tasks, in any order.
     pub async fn overdue(&self, dead: Vec<NodeId>) -> Vec<TaskId> {
         let mut ids: Vec<TaskId> =
             self.store.overdue(dead, 10_000).await.expect("overdue answers").iter().map(|task| task.id).collect();
@@ -335,12 +335,12 @@ pub fn assert_same(left: &Task, right: &Task) {
     if same(left, right) {
         return;
     }
-    let (left_told, right_told) = (format!("{left:#?}"), format!("{right:#?}"));
+    let (left_text, right_text) = (format!("{left:#?}"), format!("{right:#?}"));
     let field = |line: &&str| line.starts_with("    ") && !line[4..].starts_with([' ', '}', ')', ']']);
-    let alike = left_told.lines().zip(right_told.lines()).take_while(|(a, b)| a == b).count();
-    let within = left_told.lines().take(alike + 1).filter(field).last();
-    let (a, b) = (left_told.lines().nth(alike), right_told.lines().nth(alike));
-    panic!("two tellings of {} differ, first in {within:?}: {a:?} and {b:?}", left.id);
+    let alike = left_text.lines().zip(right_text.lines()).take_while(|(a, b)| a == b).count();
+    let within = left_text.lines().take(alike + 1).filter(field).last();
+    let (a, b) = (left_text.lines().nth(alike), right_text.lines().nth(alike));
+    panic!("two versions of {} differ, first in {within:?}: {a:?} and {b:?}", left.id);
 }
 
 /// Whether two tasks are equal. Names every field, so that no new one is forgotten.

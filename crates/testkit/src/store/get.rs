@@ -1,11 +1,11 @@
-//! `get`: what may be read, and in which order it is answered.
+//! `get`: which tasks a tenant can read, and the order of answers.
 
 use punctual_core::ids::TaskId;
 
 use super::{RowDamage, StoreFactory, StoreFixture, assert_same, complete, ids};
 use crate::fixtures::{Dice, TENANT, task};
 
-/// An id of another tenant is as good as one that does not exist, live or final.
+/// An id of another tenant counts as one that does not exist, whether live or final.
 pub async fn get_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tenants = ["acme", "ACME", "acme ", "acm", "", "ácme", "acme'--"];
@@ -19,13 +19,13 @@ pub async fn get_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
                 assert_same(answers[0].as_ref().expect("it is its own"), &live);
                 assert_same(answers[1].as_ref().expect("it is its own"), &done);
             } else {
-                assert!(answers.iter().all(Option::is_none), "{reader:?} reads what belongs to {tenant:?}");
+                assert!(answers.iter().all(Option::is_none), "{reader:?} reads a task of {tenant:?}");
             }
         }
     }
 }
 
-/// Nobody could claim it, and nobody knows whose it is. The other tasks are answered and claimed.
+/// It cannot be claimed, and its tenant is unknown. The other tasks are answered and claimed.
 pub async fn get_quarantines_a_row_without_its_lane(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(3)).await;
@@ -39,7 +39,7 @@ pub async fn get_quarantines_a_row_without_its_lane(factory: &dyn StoreFactory) 
     assert_eq!(ids(&fixture.lease(stored[0].lane.id, 3).await), [stored[0].id, stored[2].id]);
 }
 
-/// Live, final, foreign, unknown and repeated ids are answered each in its place.
+/// Live, final, foreign, unknown and repeated ids are each answered in order.
 pub async fn get_answers_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut own = fixture.insert(task().times(400)).await;

@@ -1,4 +1,4 @@
-//! `heads`: what the scheduler's wheel is loaded from.
+//! `heads`: the lanes that the dispatcher's sweep reads.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use punctual_core::time::Timestamp;
 use super::{StoreFactory, StoreFixture, complete, fail};
 use crate::fixtures::{Dice, START, at, task};
 
-/// Every lane with a task that waits and is due before the instant, once, by number, with its first
-/// due instant.
+/// Every lane with a waiting task due before the instant, once, by number, with its first due
+/// instant.
 pub async fn heads_pages_every_lane_due_before(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut dice = Dice::new(3);
@@ -49,8 +49,8 @@ pub async fn heads_pages_every_lane_due_before(factory: &dyn StoreFactory) {
     assert!(one_by_one.iter().eq(first.keys()));
 }
 
-/// A head is the first that waits: claims, give-backs, failures, edits, cancels and re-drives move
-/// it.
+/// A head is the first waiting task: claims, give-backs, failures, edits, cancels and re-drives
+/// move it.
 pub async fn heads_follow_every_change(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(task()).await;
@@ -66,14 +66,14 @@ pub async fn heads_follow_every_change(factory: &dyn StoreFactory) {
     };
     assert_eq!(head().await, Some(START));
     let queued = fixture.dispatch(lane, 1).await.pop().unwrap();
-    assert_eq!(head().await, Some(at(100)), "what is queued does not wait");
+    assert_eq!(head().await, Some(at(100)), "a queued task does not wait");
     let given_back = fixture.apply(&queued, Event::GiveBack(at(50))).await;
     assert_eq!(head().await, Some(at(50)));
     fixture.apply(&given_back, Event::RunNow).await;
     assert_eq!(head().await, Some(START));
     let running = fixture.lease(lane, 1).await.pop().unwrap();
     fixture.apply(&second, Event::Cancel).await;
-    assert_eq!(head().await, None, "what runs does not wait, and what was cancelled neither");
+    assert_eq!(head().await, None, "neither a running nor a cancelled task waits");
     let failed = fixture.apply(&running, fail(&running)).await;
     assert_eq!(head().await, Some(at(1_000)));
     fixture.apply(&failed, Event::Cancel).await;
@@ -88,5 +88,5 @@ pub async fn heads_follow_every_change(factory: &dyn StoreFactory) {
     fixture.apply(&running, complete(None)).await;
     assert_eq!(head().await, None);
     fixture.insert_one(task().due(Timestamp::MAX)).await;
-    assert_eq!(head().await, None, "what is due later is no head");
+    assert_eq!(head().await, None, "a task that is due later is no head");
 }

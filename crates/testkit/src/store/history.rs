@@ -1,4 +1,4 @@
-//! Finished tasks: in the history, readable as before, and back by a re-drive.
+//! Finished tasks: they are in the history, readable as before, and a re-drive brings them back.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub async fn apply_moves_final_tasks_to_the_history_and_back(factory: &dyn Store
         assert_eq!((task.body.payload.get(), task.lane.id), (payload, lane));
     }
     assert_eq!(fixture.counts().await.into_iter().collect::<Vec<_>>(), [((lane, State::Pending), 1)]);
-    assert!(fixture.lease(lane, 10).await.is_empty(), "what is final is not given out");
+    assert!(fixture.lease(lane, 10).await.is_empty(), "a finished task is not claimed");
     let listed = fixture.list(all_of(TENANT), 2).await;
     assert_eq!(listed.len(), 6, "each is listed once");
     for task in &finals {
@@ -53,9 +53,9 @@ pub async fn apply_moves_final_tasks_to_the_history_and_back(factory: &dyn Store
     assert_eq!(ids(&fixture.lease(lane, 10).await), [redriven.id]);
 }
 
-/// A dead letter that is driven again counts from zero, keeps its past and takes a new payload;
-/// many times over.
-pub async fn redrive_begins_anew(factory: &dyn StoreFactory) {
+/// A re-driven dead letter counts attempts from zero, keeps its trail and takes a new payload; many
+/// times over.
+pub async fn redrive_starts_over(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut task = fixture.insert_one(task().key("k", 1).label("l", "v").payload("0")).await;
     let (lane, mut payload) = (task.lane.id, "0".to_owned());
@@ -77,7 +77,7 @@ pub async fn redrive_begins_anew(factory: &dyn StoreFactory) {
         assert!(!is_done(&fixture.apply_change(change).await), "re-driven twice by one change");
         assert_eq!((task.position.attempts, task.position.crashes), (0, 0));
         assert_eq!((task.due_at, task.execute_at), (fixture.now(), START));
-        assert_eq!(task.trail.runs(task.id).len(), round, "its past is kept");
+        assert_eq!(task.trail.runs(task.id).len(), round, "its earlier runs are kept");
         assert_eq!((task.body.metadata["l"].as_str(), task.body.idempotency_key.as_deref()), ("v", Some("k")));
         let found: BTreeSet<TaskId> = ids(&fixture.list(all_of(TENANT), 10).await).into_iter().collect();
         assert_eq!(found, BTreeSet::from([task.id]));

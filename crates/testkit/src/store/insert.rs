@@ -1,4 +1,4 @@
-//! What `insert` stores and answers, without keys.
+//! `insert` without keys: what it stores and answers.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{StoreFactory, StoreFixture, all_of, assert_same, created, ids};
 use crate::fixtures::{TENANT, TaskBuilder, at, task};
 
-/// A task with every field set to something that no default is.
+/// A task with no field at its default.
 pub(super) fn full() -> TaskBuilder {
     task()
         .tenant("Ünïcode & Söhne 株式会社")
@@ -61,8 +61,7 @@ pub async fn insert_answers_what_was_submitted(factory: &dyn StoreFactory) {
     }
 }
 
-/// A batch of the greatest size is answered in order, whatever order its due instants and lanes are
-/// in.
+/// The largest batch is answered in order, whatever the order of its due instants and lanes.
 pub async fn insert_takes_ten_thousand_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let batch: Vec<NewTask> = (0..10_000)
@@ -78,12 +77,12 @@ pub async fn insert_takes_ten_thousand_in_order(factory: &dyn StoreFactory) {
         assert_eq!(task.lane.key.queue, format!("q{}", n % 7));
     }
     let lanes: BTreeSet<_> = stored.iter().map(|task| task.lane.id).collect();
-    assert_eq!(lanes.len(), 7, "tasks that are alike share a lane, others do not");
+    assert_eq!(lanes.len(), 7, "tasks with the same lane key share a lane, others do not");
     let listed: BTreeSet<TaskId> = ids(&fixture.list(all_of(TENANT), 1_000).await).into_iter().collect();
     assert_eq!(listed, expected.into_iter().collect());
 }
 
-/// A payload comes back as its author wrote it, byte for byte, at the greatest size too.
+/// A payload is read back byte for byte, also at the maximum size.
 pub async fn insert_keeps_every_byte(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wide = "ä€😀\\\"\\n\\u0000 \u{202e}rtl\u{feff}\u{ffff}";
@@ -109,19 +108,15 @@ pub async fn insert_keeps_every_byte(factory: &dyn StoreFactory) {
         let stored = created(answer);
         for found in [&stored, &fixture.get(&stored).await] {
             assert_eq!(found.body.payload.get().len(), text.len());
-            assert!(
-                found.body.payload.get() == text,
-                "a payload came back otherwise: {:.60}",
-                found.body.payload.get()
-            );
+            assert!(found.body.payload.get() == text, "a payload was changed: {:.60}", found.body.payload.get());
             assert_eq!(found.body.metadata["text"], "é e\u{301} ' \" % _ \\");
         }
     }
     let leased = fixture.lease(fixture.list(all_of(TENANT), 1).await[0].lane.id, texts.len()).await;
-    assert!(leased.iter().zip(texts).all(|(task, text)| task.body.payload.get() == text), "a lease gives other bytes");
+    assert!(leased.iter().zip(texts).all(|(task, text)| task.body.payload.get() == text), "a lease has other bytes");
 }
 
-/// A call without items is answered without items, and harms nothing.
+/// A call without items is answered without items, and does no harm.
 pub async fn empty_calls_answer_nothing(factory: &dyn StoreFactory) {
     let StoreFixture { store, .. } = StoreFixture::open(factory).await;
     let inserted: Vec<Inserted> = store.insert(Vec::new()).await.expect("insert answers");

@@ -1,4 +1,4 @@
-//! Idempotency keys: how `insert` recognises what was submitted before.
+//! Idempotency keys: how `insert` recognises repeated submissions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ impl StoreFixture<'_> {
     }
 }
 
-/// The same key and fingerprint give the first task, wherever it stands by then; in another tenant,
-/// another task.
+/// The same key and fingerprint give the first task, in whatever state it is by then; in another
+/// tenant, another task.
 pub async fn insert_gives_the_first_task_again(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = created(fixture.submit(task().key("order-1", 1).payload("\"first\"").build()).await);
@@ -66,7 +66,7 @@ pub async fn insert_refuses_a_key_with_another_body(factory: &dyn StoreFactory) 
     fixture.apply(&running, complete(None)).await;
     assert!(
         matches!(fixture.submit(other).await, Inserted::KeyReused(id) if id == first.id),
-        "forgotten in the history"
+        "the key was forgotten when the task finished"
     );
     assert_same(&replayed(fixture.submit(task().key("order-1", 1).build()).await), &fixture.get(&first).await);
 }

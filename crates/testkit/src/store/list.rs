@@ -1,4 +1,4 @@
-//! `list`: orders, pages and filters over what stands still.
+//! `list`: orders, pages and filters over tasks that do not change.
 
 use punctual_core::ids::ScheduleId;
 use punctual_core::state::{Event, State};
@@ -28,7 +28,7 @@ pub async fn list_pages_without_gap_or_repeat(factory: &dyn StoreFactory) {
     }
 }
 
-/// A hundred tasks of a quarter of a megabyte are no page of a hundred; none of them is left out.
+/// A hundred tasks of a quarter of a megabyte need several pages; none is left out.
 pub async fn list_ends_a_page_that_is_large(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let payload = format!("\"{}\"", "x".repeat(250_000));
@@ -61,8 +61,8 @@ pub async fn list_is_the_same_for_every_page_size(factory: &dyn StoreFactory) {
     }
 }
 
-/// Every filter by itself keeps what it says, at its bounds too: `after` is inclusive, `before` is
-/// not.
+/// Every filter by itself keeps the right tasks, also at its bounds: `after` is inclusive, `before`
+/// is not.
 pub async fn list_filters_by_each_field(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = population(&fixture).await;
@@ -90,14 +90,13 @@ pub async fn list_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
         for filter in [all_of(tenant), labelled, urgent, states] {
             let listed = fixture.list(filter, 1).await;
             assert_eq!(listed.len(), 2);
-            assert!(listed.iter().all(|task| task.tenant() == tenant), "{tenant:?} lists what is not its own");
+            assert!(listed.iter().all(|task| task.tenant() == tenant), "{tenant:?} lists a task of another tenant");
         }
     }
     assert!(fixture.list(all_of("nobody"), 10).await.is_empty());
 }
 
-/// Labels are compared whole and by themselves: no quoting, path, pattern or prefix has a meaning
-/// in them.
+/// Labels are compared literally: no quoting, path, pattern or prefix has a meaning in them.
 pub async fn list_filters_by_awkward_labels(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let labels = [
@@ -136,13 +135,13 @@ pub async fn list_filters_by_awkward_labels(factory: &dyn StoreFactory) {
         };
         assert_eq!(ids(&fixture.list(of(&[]), 10).await), [task.id], "{key:?} = {value:?}");
         assert_eq!(ids(&fixture.list(of(&[("all", "x")]), 10).await), [task.id], "{key:?} = {value:?} and another");
-        assert!(fixture.list(of(&[("all", "y")]), 10).await.is_empty(), "all labels must be there");
+        assert!(fixture.list(of(&[("all", "y")]), 10).await.is_empty(), "a task must have all labels");
     }
 }
 
 type Keeps = Box<dyn Fn(&Task) -> bool>;
 
-/// Filters over [`population`], each with what it is to keep.
+/// Filters over [`population`], each with the predicate of the tasks that it must keep.
 fn filters(stored: &[Task]) -> Vec<(Filter, Keeps)> {
     let of = || all_of(TENANT);
     let schedule = stored.iter().find_map(|task| task.body.schedule_id).expect("some have a schedule");

@@ -13,7 +13,7 @@ use punctual_core::trail::Actor;
 use super::{StoreFactory, StoreFixture, all_of, complete, fail_for_good, ids};
 use crate::fixtures::{Dice, TENANT, at, task};
 
-/// Tasks that exist throughout are listed once, though they move between pages and beside them.
+/// Tasks that exist throughout are listed once, though they move between the pages and during them.
 pub async fn list_misses_nothing_while_tasks_move(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut dice = Dice::new(5);
@@ -25,7 +25,7 @@ pub async fn list_misses_nothing_while_tasks_move(factory: &dyn StoreFactory) {
     moves_beside_pages(&fixture, &everyone).await;
 }
 
-/// After every page some tasks come to rest and some dead letters come back.
+/// After every page some tasks finish, and some dead letters are re-driven.
 async fn moves_between_pages(fixture: &StoreFixture<'_>, running: &[Task], everyone: &BTreeSet<TaskId>) {
     let mut movers = running.iter();
     for by_execute_at in [false, true, false] {
@@ -49,7 +49,7 @@ async fn moves_between_pages(fixture: &StoreFixture<'_>, running: &[Task], every
     }
 }
 
-/// One task moves all the others to the dead letters and back, again and again, while listings run.
+/// A concurrent loop moves all tasks to the dead letters and back while listings run.
 async fn moves_beside_pages(fixture: &StoreFixture<'_>, everyone: &BTreeSet<TaskId>) {
     let stop = Arc::new(AtomicBool::new(false));
     let mover = {
@@ -74,13 +74,13 @@ async fn moves_beside_pages(fixture: &StoreFixture<'_>, everyone: &BTreeSet<Task
         }
         assert_listed_once(seen, everyone);
         let read = fixture.store.get(TENANT, everyone.iter().copied().collect()).await.expect("get answers");
-        assert!(read.iter().all(Option::is_some), "a task was nowhere for a moment");
+        assert!(read.iter().all(Option::is_some), "a task could not be read for a moment");
     }
     stop.store(true, Ordering::SeqCst);
-    assert!(mover.await.expect("the mover lives") > 0, "nothing moved");
+    assert!(mover.await.expect("the mover does not panic") > 0, "nothing moved");
 }
 
-/// Runs what waits into the dead letters, and drives dead letters again.
+/// Fails waiting tasks into dead letters, and re-drives dead letters.
 async fn churn(store: &dyn Store, by: &By<'_>) {
     let reaper = By { now: by.now, node: by.node, actor: Actor::Reaper };
     for (state, to_death) in [(State::Pending, true), (State::Running, true), (State::DeadLettered, false)] {

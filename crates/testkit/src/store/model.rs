@@ -60,7 +60,7 @@ impl Model {
         waiting
     }
 
-    /// The same, as far as a claim may take them.
+    /// Those of them that a claim may take.
     fn seen_by(&self, claim: &Claim, lane: LaneId) -> Vec<&Task> {
         let mut waiting = self.waiting(lane);
         if let Claimant::Dispatch { from: Some(from), .. } = &claim.claimant {
@@ -79,7 +79,7 @@ impl Model {
     pub(super) fn claim(&mut self, claim: &Claim, answer: Claimed, failed: Vec<Task>, now: Timestamp) {
         assert_eq!(answer.expired, failed.len(), "claim reported another number of expired tasks than it failed");
         for task in failed {
-            let row = self.rows.get_mut(&task.id).expect("it is one of ours");
+            let row = self.rows.get_mut(&task.id).expect("the model has it");
             row.position.state = State::Failed;
             row.position.version += 1;
             row.completed_at = Some(now);
@@ -110,18 +110,18 @@ impl Model {
                 expected.len()
             );
             if let Some(due) = found.get(lane) {
-                assert_eq!(*due, left, "what is due next in {lane:?}");
+                assert_eq!(*due, left, "the next due instant of {lane:?}");
             } else {
                 assert!(room == 0 || *limit == 0, "{lane:?} was visited and is not returned");
             }
             room -= given;
         }
-        assert!(taken.next().is_none(), "taken from a lane that was not asked for");
+        assert!(taken.next().is_none(), "taken from a lane that the claim does not name");
     }
 
     fn take(&mut self, found: &Task, claimant: &Claimant, now: Timestamp) {
-        let row = self.rows.get_mut(&found.id).expect("it is one of ours");
-        let hold = found.hold.clone().expect("what was taken is held");
+        let row = self.rows.get_mut(&found.id).expect("the model has it");
+        let hold = found.hold.clone().expect("a claimed task is held");
         let millis = |millis: u64| i64::try_from(millis).expect("a short time");
         row.position.attempts += 1;
         let steps = match claimant {
@@ -157,7 +157,7 @@ impl Model {
 
     /// Checks the answer of `start`; `after` is the task as it was read afterwards.
     pub(super) fn start(&mut self, id: TaskId, version: u64, answer: Option<Task>, after: &Task, now: Timestamp) {
-        let row = self.rows.get_mut(&id).expect("it is one of ours");
+        let row = self.rows.get_mut(&id).expect("the model has it");
         if (row.position.state, row.position.version) != (State::Queued, version) {
             assert!(answer.is_none(), "{:?} was started at {version}", row.position);
             return;
@@ -172,7 +172,7 @@ impl Model {
             return;
         }
         let found = answer.unwrap_or_else(|| panic!("{:?} was not started at {version}", row.position));
-        let hold = found.hold.clone().expect("what runs is held");
+        let hold = found.hold.clone().expect("a running task is held");
         let until = now.plus_millis(i64::try_from(row.body.timeout_millis + GRACE_MILLIS).expect("a short time"));
         assert_eq!((hold.since, hold.expires_at, hold.worker.as_str()), (now, until, WORKER));
         row.position.state = State::Running;
@@ -185,7 +185,7 @@ impl Model {
     /// Checks the answer to one change of an `apply`. `lane` is the task's lane now, as the store
     /// returns it.
     pub(super) fn apply(&mut self, id: TaskId, change: &Change, answer: &Applied) {
-        let row = self.rows.get_mut(&id).expect("it is one of ours");
+        let row = self.rows.get_mut(&id).expect("the model has it");
         let fits = (row.position.state, row.position.version) == (change.from, change.expected_version)
             && change.tenant.as_deref().is_none_or(|tenant| tenant == row.tenant());
         assert_eq!(
@@ -216,7 +216,7 @@ impl Model {
 
     /// Checks the answer of `extend`.
     pub(super) fn extend(&mut self, beat: &punctual_core::store::Beat, answer: Option<&Hold>, now: Timestamp) {
-        let row = self.rows.get_mut(&beat.id).expect("it is one of ours");
+        let row = self.rows.get_mut(&beat.id).expect("the model has it");
         let position = row.position;
         let lasts = row.hold.as_ref().is_some_and(|hold| now < hold.expires_at);
         let holds = position.state == State::Running && position.version == beat.token && !position.cancel_requested;
@@ -266,7 +266,7 @@ fn edited(row: &mut Task, edit: &Edit, lane: Option<&std::sync::Arc<punctual_cor
     }
 }
 
-/// The trail of the store, if it is the one before and exactly these steps more.
+/// The trail of the store. Asserts that it is the earlier one with exactly these further steps.
 fn grown(before: &Trail, found: &Trail, steps: &[(u64, State)]) -> Trail {
     assert!(found.as_bytes().starts_with(before.as_bytes()), "the trail lost its beginning");
     let added: Vec<_> = found.entries().skip(before.entries().count()).map(|entry| (entry.version, entry.to)).collect();

@@ -1,4 +1,4 @@
-//! `overdue`: what the reaper takes back.
+//! `overdue`: the tasks that the reaper takes back.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub async fn overdue_finds_lost_holds_and_expired_tasks(factory: &dyn StoreFacto
     fixture.beat(&alive, alive.position.version, None, None).await.expect("it holds the task");
     fixture.advance(LEASE_MILLIS - VISIBILITY_MILLIS);
     let at_lease_end = [&expiring, &expiring_early, &queued, &leased, &asked, &long_running];
-    assert_eq!(fixture.overdue(vec![]).await, sorted(&at_lease_end), "a sign of life in time was given by one");
+    assert_eq!(fixture.overdue(vec![]).await, sorted(&at_lease_end), "one worker sent a heartbeat in time");
     fixture.advance(TIMEOUT_MILLIS + GRACE_MILLIS);
     let all = fixture.store.overdue(vec![here], 100).await.expect("overdue answers");
     let expected = [&expiring, &expiring_early, &queued, &leased, &alive, &asked, &long_running, &started];
@@ -62,8 +62,8 @@ pub async fn overdue_finds_lost_holds_and_expired_tasks(factory: &dyn StoreFacto
     assert_eq!(fixture.get(&good).await.state(), State::Pending);
 }
 
-/// A page is as long as was asked for at the most, and once it is dealt with the next one comes,
-/// until none is left.
+/// A page has at most its limit. Once its tasks are taken back the next page comes, until none is
+/// left.
 pub async fn overdue_is_drained_page_by_page(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let leased = fixture.insert(task().queue("leased").times(30)).await;
@@ -75,7 +75,7 @@ pub async fn overdue_is_drained_page_by_page(factory: &dyn StoreFactory) {
     let mut found = Vec::new();
     for _ in 0..100 {
         let page = fixture.store.overdue(vec![], 7).await.expect("overdue answers");
-        assert!(page.len() <= 7, "{} when 7 were asked for", page.len());
+        assert!(page.len() <= 7, "{}, but the limit is 7", page.len());
         if page.is_empty() {
             break;
         }
@@ -100,7 +100,7 @@ pub async fn overdue_names_each_task_once(factory: &dyn StoreFactory) {
     let dead = vec![fixture.node, fixture.node, NodeId::random()];
     assert_eq!(fixture.overdue(dead.clone()).await, super::ids(&stored));
 
-    // The holds of a process that is gone are found by the next one.
+    // The next process finds the holds of a dead one.
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.overdue(dead).await, super::ids(&stored));
 }

@@ -1,4 +1,4 @@
-//! Random histories against a model: what the sentences do not think of.
+//! Random histories against a model: cases that the sentences do not cover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::fixtures::{Dice, json, retry_policy, task};
 
-/// How many histories are tried, and from which seed on; `PUNCTUAL_SEED` begins at another one.
+/// The number of histories. Their seeds begin at 1, or at `PUNCTUAL_SEED`.
 const HISTORIES: u64 = 5;
 const STEPS: usize = 200;
 const MOST_TASKS: usize = 60;
@@ -47,7 +47,7 @@ pub async fn random_histories_match_a_model(factory: &dyn StoreFactory) {
             }
         }
         let states: BTreeSet<State> = history.model.rows.values().map(Task::state).collect();
-        assert!(states.len() >= 5, "the history was dull: {states:?}");
+        assert!(states.len() >= 5, "the history reached too few states: {states:?}");
         fixture = history.fixture;
     }
 }
@@ -57,7 +57,7 @@ struct History<'a> {
     model: Model,
     dice: Dice,
     tenants: [String; 2],
-    /// Where tasks stood some time ago: what late workers and slow nodes still believe.
+    /// Earlier positions of tasks, as late workers and slow nodes still know them.
     before: Vec<(TaskId, Position)>,
     log: Log,
 }
@@ -125,8 +125,8 @@ impl History<'_> {
             .label("n", &self.dice.below(3).to_string())
             .retry_policy(policy);
         if self.dice.once_in(4) {
-            // Never the same instant as the clock's: the contract does not say which side that is
-            // on.
+            // Never exactly the instant of the clock: the contract does not say whether that is
+            // expired.
             new = new.expires_at(self.near(20, 400).plus_millis(7));
         }
         if self.dice.once_in(3) {
@@ -164,7 +164,7 @@ impl History<'_> {
         self.model.claim(&claim, answer, failed, self.fixture.now());
     }
 
-    /// Some tasks, mostly with where they stand, sometimes with where they stood before.
+    /// Some tasks, mostly with their current position, sometimes with an earlier one.
     fn some_positions(&mut self, most: usize) -> Vec<(TaskId, Position)> {
         let known: Vec<TaskId> = self.model.rows.keys().copied().collect();
         if known.is_empty() {
@@ -197,7 +197,7 @@ impl History<'_> {
         assert_eq!(answers.len(), starts.len());
         for (start, answer) in starts.iter().zip(answers) {
             let tenant = self.model.tenant(start.id);
-            let after = self.fixture.find(&tenant, start.id).await.expect("it is one of ours");
+            let after = self.fixture.find(&tenant, start.id).await.expect("the model has it");
             self.model.start(start.id, start.version, answer, &after, self.fixture.now());
         }
     }
@@ -303,7 +303,7 @@ impl History<'_> {
                 State::Queued => Event::GiveBack(by.now),
                 _ => Event::Fail(failure(task, FailedHow::Lost, true)),
             };
-            (task.id, transition(&task.position, event, &by).expect("what is overdue can be taken back"))
+            (task.id, transition(&task.position, event, &by).expect("an overdue task can be taken back"))
         });
         self.write(changes.collect()).await;
     }

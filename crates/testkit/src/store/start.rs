@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::{GRACE_MILLIS, StoreFactory, StoreFixture, WORKER, assert_same, complete, fail_for_good, ids};
 use crate::fixtures::{TIMEOUT_MILLIS, at, task};
 
-/// What is queued at that version begins; anything else is left as it is, and answers none.
+/// A task that is queued at that version starts; any other task is left alone and answers none.
 pub async fn start_begins_what_is_queued_at_that_version(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().push("http://a.test:80").times(8)).await;
@@ -43,7 +43,7 @@ pub async fn start_begins_what_is_queued_at_that_version(factory: &dyn StoreFact
         assert_same(&fixture.get(task).await, task);
     }
 
-    // Good and bad in one call are answered each in its place, and the second start of one task
+    // Valid and invalid starts in one call are answered in order, and the second start of one task
     // comes too late.
     let starts = vec![begin(waiting.id, 1), begin(still_queued.id, 2), begin(still_queued.id, 2), begin(ended.id, 2)];
     let answers = fixture.store.start(starts).await.expect("start answers");
@@ -51,7 +51,7 @@ pub async fn start_begins_what_is_queued_at_that_version(factory: &dyn StoreFact
     assert_eq!(started, [None, Some(still_queued.id), None, None]);
 }
 
-/// The starter is given all of the task, held by it for the task's timeout and the grace.
+/// The worker gets the whole task, and holds it for the task's timeout and the grace.
 pub async fn start_gives_the_whole_task(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert_one(super::insert::full().timeout_millis(TIMEOUT_MILLIS)).await;
@@ -72,7 +72,7 @@ pub async fn start_gives_the_whole_task(factory: &dyn StoreFactory) {
     assert_same(&fixture.get(&stored).await, &started);
 }
 
-/// A message that was delivered to many begins one run.
+/// A message that was delivered to many workers starts one run.
 pub async fn start_is_won_by_one(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(40)).await;
@@ -89,20 +89,20 @@ pub async fn start_is_won_by_one(factory: &dyn StoreFactory) {
     }
     let mut started = starters.join_all().await.concat();
     started.sort_unstable();
-    assert_eq!(started, ids(&stored), "each was to begin once");
+    assert_eq!(started, ids(&stored), "each starts once");
 }
 
 fn begin(id: TaskId, version: u64) -> Start {
     Start { id, version, worker: WORKER.into(), grace_millis: GRACE_MILLIS }
 }
 
-/// Nothing begins past its `expires_at`: what expired on its way through the broker fails.
+/// No run starts past its `expires_at`: a task that expired in the broker fails.
 pub async fn start_fails_what_has_expired(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert_one(task().push("http://a.test:80").expires_at(at(1_000))).await;
     let queued = fixture.dispatch(stored.lane.id, 1).await.pop().expect("it is due");
     fixture.advance(1_001);
-    assert!(fixture.start(queued.id, queued.position.version).await.is_none(), "it was begun past its expiry");
+    assert!(fixture.start(queued.id, queued.position.version).await.is_none(), "it was started past its expiry");
     let failed = fixture.get(&queued).await;
     assert_eq!((failed.state(), failed.position.version), (State::Failed, queued.position.version + 1));
     assert_eq!(failed.trail.last().map(|entry| entry.step), Some(Step::Expired));

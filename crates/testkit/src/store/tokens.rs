@@ -7,9 +7,9 @@ use punctual_core::state::{Change, Event, Position, State, transition};
 use super::{StoreFactory, StoreFixture, complete, fail, fail_for_good, fail_under_breaker, is_done};
 use crate::fixtures::{retry_policy, task};
 
-/// Over many claims, give-backs, failures and re-drives every token is greater than all before,
-/// attempts count what was claimed and neither given back nor failed under a breaker, and the trail
-/// has no gap.
+/// Over many claims, give-backs, failures and re-drives every token is greater than all before, and
+/// the trail has no gap. Attempts count the claims that were neither given back nor failed under a
+/// breaker.
 pub async fn tokens_only_grow(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let policy = RetryPolicy { max_retries: 1_000, backoff_millis: 1, ..retry_policy() };
@@ -47,13 +47,13 @@ pub async fn tokens_only_grow(factory: &dyn StoreFactory) {
     }
 }
 
-/// A version that a 32-bit number or a double cannot tell apart from its neighbours is kept and
-/// compared exactly.
+/// A version that a 32-bit number or a double cannot represent exactly is kept and compared
+/// exactly.
 pub async fn versions_beyond_32_bits_are_kept(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for (number, base) in [(1_u64 << 32) - 1, (1 << 53) + 1, u64::MAX / 2 - 100].into_iter().enumerate() {
         let stored = fixture.insert_one(task().queue(&number.to_string())).await;
-        // As after `base` steps that nobody has the time to take.
+        // As after `base` steps, which would take too long.
         let far = Position { version: base, ..stored.position };
         let jump = transition(&far, Event::RunNow, &fixture.by()).expect("it waits");
         let jump = jump.forged(|fields| fields.expected_version = stored.position.version);
@@ -61,17 +61,20 @@ pub async fn versions_beyond_32_bits_are_kept(factory: &dyn StoreFactory) {
 
         let queued = fixture.dispatch(stored.lane.id, 1).await.pop().expect("it is due");
         assert_eq!(queued.position.version, base + 2);
-        assert!(fixture.start(queued.id, base + 1).await.is_none(), "a neighbour of the version was taken for it");
+        assert!(fixture.start(queued.id, base + 1).await.is_none(), "a version that differs by one was accepted");
         let running = fixture.start(queued.id, base + 2).await.expect("it is queued");
         assert_eq!(running.position.version, base + 3);
         assert!(
             fixture.beat(&running, base + 2, None, None).await.is_none(),
-            "a neighbour of the token was taken for it"
+            "a token that differs by one was accepted"
         );
         assert!(fixture.beat(&running, base + 3, None, None).await.is_some());
         let done: (TaskId, Change) = fixture.change(&running, complete(None));
         let stale = done.1.clone().forged(|fields| fields.expected_version = base + 2);
-        assert!(!is_done(&fixture.apply_change((stored.id, stale)).await), "a neighbour of the version was changed");
+        assert!(
+            !is_done(&fixture.apply_change((stored.id, stale)).await),
+            "a change of a version that differs by one was applied"
+        );
         assert!(is_done(&fixture.apply_change(done).await));
         assert_eq!(fixture.get(&stored).await.position.version, base + 4);
     }
