@@ -56,7 +56,7 @@ fn key() -> BreakerKey {
     BreakerKey::new(TENANT, TARGET)
 }
 
-async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<SlotCounts>) {
+async fn record(fixture: &StoreFixture<'_>, node: u64, counts: Vec<SlotCounts>) {
     fixture.database.record_counts(NodeId::new(node), counts).await.expect("counts can be recorded");
 }
 
@@ -137,17 +137,17 @@ async fn probe(fixture: &StoreFixture<'_>, now: i64, next: i64) -> TaskId {
     probe
 }
 
-/// Of all nodes and slots, except for those before the window; keys in order.
+/// The counts of all nodes and slots from the window on, in the order of keys.
 pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(sums(&fixture, at(0)).await, []);
     let of_tenant = BreakerKey::of_tenant(TENANT);
     let first = vec![counted(key(), at(60), runs(1, 2)), counted(key(), at(120), runs(0, 4))];
-    tell(&fixture, 1, first).await;
+    record(&fixture, 1, first).await;
     let second = vec![counted(of_tenant.clone(), at(120), runs(9, 0)), counted(key(), at(120), runs(3, 8))];
-    tell(&fixture, u64::MAX, second).await;
-    tell(&fixture, 1, vec![counted(BreakerKey::new("other", TARGET), at(120), runs(0, 5))]).await;
-    tell(&fixture, 1, Vec::new()).await;
+    record(&fixture, u64::MAX, second).await;
+    record(&fixture, 1, vec![counted(BreakerKey::new("other", TARGET), at(120), runs(0, 5))]).await;
+    record(&fixture, 1, Vec::new()).await;
     let other = (BreakerKey::new("other", TARGET), runs(0, 5));
     assert_eq!(sums(&fixture, at(60)).await, [(of_tenant.clone(), runs(9, 0)), (key(), runs(4, 14)), other.clone()]);
     assert_eq!(sums(&fixture, at(61)).await, [(of_tenant, runs(9, 0)), (key(), runs(3, 12)), other]);
@@ -157,14 +157,14 @@ pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
 /// Any number of times, also with smaller counts.
 pub async fn counts_that_are_reported_again_replace_the_first(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    tell(&fixture, 2, vec![counted(key(), at(60), runs(0, 1))]).await;
+    record(&fixture, 2, vec![counted(key(), at(60), runs(0, 1))]).await;
     for shown in [runs(1, 2), runs(1, 2), runs(5, 7), runs(0, 0)] {
-        tell(&fixture, 1, vec![counted(key(), at(60), shown)]).await;
+        record(&fixture, 1, vec![counted(key(), at(60), shown)]).await;
         assert_eq!(sums(&fixture, at(60)).await, [(key(), shown.plus(runs(0, 1)))]);
     }
 }
 
-/// For the breaker of a tenant: all counts of the tenant.
+/// The breaker of a tenant hides all counts of the tenant.
 pub async fn counts_of_open_breakers_are_not_listed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let keys = [
@@ -173,7 +173,7 @@ pub async fn counts_of_open_breakers_are_not_listed(factory: &dyn StoreFactory) 
         BreakerKey::new(TENANT, "https://other:443"),
         BreakerKey::new("other", TARGET),
     ];
-    tell(&fixture, 1, keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect()).await;
+    record(&fixture, 1, keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect()).await;
     open(&fixture, key()).await;
     let shown = async || sums(&fixture, at(60)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
     assert_eq!(shown().await, [keys[0].clone(), keys[2].clone(), keys[3].clone()]);
@@ -185,7 +185,7 @@ pub async fn counts_of_open_breakers_are_not_listed(factory: &dyn StoreFactory) 
 pub async fn old_counts_are_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let slots = [59, 60, 61].map(|slot| counted(key(), at(slot), runs(0, 1)));
-    tell(&fixture, 1, slots.to_vec()).await;
+    record(&fixture, 1, slots.to_vec()).await;
     fixture.database.prune(Prunable::BreakerCounts, at(60), 1).await.expect("counts can be pruned");
     assert_eq!(sums(&fixture, at(0)).await, [(key(), runs(0, 2))]);
 }
@@ -209,7 +209,7 @@ pub async fn opening_succeeds_once(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await, breaker(key()));
 }
 
-/// By bytes.
+/// The order is by bytes.
 pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut keys = Vec::new();
@@ -235,7 +235,7 @@ pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
     assert_eq!(listed, keys);
 }
 
-/// The target's own goes first, since it is closer.
+/// The target's own breaker has precedence.
 pub async fn the_breaker_over_a_target_is_found(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let over = async |tenant: &str, target: &str| {
@@ -255,7 +255,7 @@ pub async fn the_breaker_over_a_target_is_found(factory: &dyn StoreFactory) {
     assert_eq!(over("other", "").await, None);
 }
 
-/// Each time that it is due.
+/// Each time a probe is due.
 pub async fn a_probe_is_permitted_to_one(factory: &dyn StoreFactory) {
     const NODES: usize = 16;
     let fixture = StoreFixture::open(factory).await;
@@ -295,7 +295,7 @@ pub async fn a_permission_can_be_returned(factory: &dyn StoreFactory) {
     name(&fixture, 221, Ok(probe)).await;
     name(&fixture, 221, Err(at(162))).await;
     let expected = OpenBreaker { half_open: true, next_probe_at: at(221), probe: Some(probe), ..breaker(key()) };
-    assert_eq!(only(&fixture).await, expected, "a permission of the past, or one that was used, is not returned");
+    assert_eq!(only(&fixture).await, expected, "an old or used permission is not returned");
 }
 
 /// No other task does.
@@ -306,7 +306,7 @@ pub async fn only_its_probes_close_a_breaker(factory: &dyn StoreFactory) {
     let (first, late) = (probe(&fixture, 160, 220).await, TaskId::new());
     permit(&fixture, 220, 280).await;
     name(&fixture, 220, Ok(late)).await;
-    assert_eq!(only(&fixture).await.probe, None, "who was given the permission before the last names no probe");
+    assert_eq!(only(&fixture).await.probe, None, "an earlier permission names no probe");
     let second = TaskId::new();
     name(&fixture, 280, Ok(second)).await;
     for other in [late, TaskId::new()] {
@@ -317,7 +317,7 @@ pub async fn only_its_probes_close_a_breaker(factory: &dyn StoreFactory) {
     assert_eq!(all(&fixture).await, []);
     open(&fixture, key()).await;
     for before in [first, second] {
-        assert!(!close(&fixture, before).await, "it is another breaker by now");
+        assert!(!close(&fixture, before).await, "the breaker was opened again since");
     }
 }
 
@@ -333,13 +333,13 @@ pub async fn an_overtaken_probe_still_counts(factory: &dyn StoreFactory) {
     assert_eq!((breaker.half_open, breaker.probe), (true, Some(probes[0])));
     let mut kept = probes[1..].to_vec();
     let forgotten = kept.remove(OpenBreaker::OVERTAKEN_MAX / 2);
-    assert_eq!(breaker.overtaken, kept, "the latest first, and the first of all as well");
+    assert_eq!(breaker.overtaken, kept, "the latest ones, newest first, and the very first");
     assert!(!close(&fixture, forgotten).await);
     fail(&fixture, forgotten, 500, "forgotten").await;
     assert_eq!(only(&fixture).await, breaker);
     fail(&fixture, probes[2], 501, "refused").await;
     let after = only(&fixture).await;
-    assert_eq!((after.half_open, after.probe), (true, Some(probes[0])), "the last one is under way as before");
+    assert_eq!((after.half_open, after.probe), (true, Some(probes[0])), "the last probe is still under way");
     assert_eq!(after.last_probe, Some(FailedProbe { at: at(501), error: "refused".to_owned() }));
     assert!(!after.overtaken.contains(&probes[2]));
     assert_eq!(after.overtaken.len(), OpenBreaker::OVERTAKEN_MAX - 1);
@@ -355,7 +355,7 @@ pub async fn an_overtaken_probe_still_counts(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await.overtaken, []);
 }
 
-/// It proves nothing. Neither does another task; and an overtaken probe does not move the time.
+/// It proves nothing, and neither does another task. An overtaken probe does not move the time.
 pub async fn a_probe_that_is_given_back_does_not_count(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -372,10 +372,10 @@ pub async fn a_probe_that_is_given_back_does_not_count(factory: &dyn StoreFactor
     assert_eq!((after.half_open, after.probe, after.next_probe_at), expected);
     assert_eq!(after.overtaken, [], "it has ended");
     give_back(&fixture, third, 900).await;
-    assert_eq!(only(&fixture).await.next_probe_at, at(285), "the next one is not put off");
+    assert_eq!(only(&fixture).await.next_probe_at, at(285), "the next probe is not delayed");
 }
 
-/// The next probe may be made in its time. A breaker that opens again has forgotten it.
+/// The next probe may be made at its time. A breaker that opens again has forgotten the failure.
 pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -405,8 +405,8 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     let (of_tenant, other) = (BreakerKey::of_tenant(TENANT), BreakerKey::new("other", TARGET));
     let keys = [of_tenant.clone(), key(), BreakerKey::new(TENANT, "https://other:443"), other.clone()];
     let shown: Vec<SlotCounts> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
-    tell(&fixture, 1, shown.clone()).await;
-    tell(&fixture, 2, shown).await;
+    record(&fixture, 1, shown.clone()).await;
+    record(&fixture, 2, shown).await;
     let left = async || sums(&fixture, at(0)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
     open(&fixture, key()).await;
     permit(&fixture, 160, 220).await;
@@ -435,14 +435,14 @@ pub async fn a_reset_closes_any_breaker(factory: &dyn StoreFactory) {
     assert_eq!(all(&fixture).await, []);
 }
 
-/// The next process finds it as it was, also a probe that was under way.
+/// The next process finds it unchanged, with a probe that was under way.
 pub async fn breakers_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
     permit(&fixture, 160, 220).await;
     let probe = TaskId::new();
     name(&fixture, 220, Ok(probe)).await;
-    tell(&fixture, 1, vec![counted(BreakerKey::of_tenant(TENANT), at(60), runs(2, 3))]).await;
+    record(&fixture, 1, vec![counted(BreakerKey::of_tenant(TENANT), at(60), runs(2, 3))]).await;
     let fixture = fixture.reopen().await;
     let expected = OpenBreaker { half_open: true, next_probe_at: at(220), probe: Some(probe), ..breaker(key()) };
     assert_eq!(only(&fixture).await, expected);

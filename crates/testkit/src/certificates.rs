@@ -1,4 +1,4 @@
-//! Certificates for tests: an authority of one's own, and what it signs.
+//! Certificates for tests: an authority of the test's own, and the certificates that it signs.
 
 use std::path::Path;
 

@@ -25,7 +25,7 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// One that is right.
+    /// A clock that is right.
     pub fn right() -> Self {
         let offset = NamedTempFile::new().expect("a temporary file can be made");
         let clock = Self { library: built(), offset };
@@ -33,15 +33,15 @@ impl WallClock {
         clock
     }
 
-    /// From now on it is ahead by this much, or behind if that is negative.
+    /// Sets the clock ahead by this much, or behind if it is negative.
     pub fn set_ahead(&self, by: SignedDuration) {
-        let nanoseconds = i64::try_from(by.as_nanos()).expect("a test shifts by less than centuries");
-        // Eight bytes of a page that is mapped: a reader sees the old ones or the new ones.
+        let nanoseconds = i64::try_from(by.as_nanos()).expect("a test shifts the clock by less than centuries");
+        // Eight bytes of a mapped page: a reader sees all old ones or all new ones.
         let written = self.offset.as_file().write_all_at(&nanoseconds.to_ne_bytes(), 0);
-        written.expect("a file of one's own can be written");
+        written.expect("the offset file can be written");
     }
 
-    /// What a program is to be started by: `env` with what makes it read this clock.
+    /// The command that starts a program under this clock: `env` with its variables.
     pub fn starter(&self) -> Vec<String> {
         let path = |path: &std::path::Path| path.to_str().expect("a path of ours is text").to_owned();
         vec![
@@ -52,17 +52,17 @@ impl WallClock {
     }
 }
 
-/// The library. The first process builds it, while the others wait.
+/// The path of the library. The first process builds it, while the others wait.
 fn built() -> PathBuf {
     let mut key = DefaultHasher::new();
     SHIM.hash(&mut key);
     let name = format!("clock-{:016x}", key.finish());
     let library = shared::directory().join(format!("{name}.so"));
     let lock = shared::lockable(&format!("{name}.lock"));
-    lock.lock().expect("a file of one's own can be locked");
+    lock.lock().expect("the lock file can be locked");
     if !library.exists() {
         let source = shared::directory().join(format!("{name}.c"));
-        std::fs::write(&source, SHIM).expect("a file can be made in a directory of one's own");
+        std::fs::write(&source, SHIM).expect("the source can be written");
         let making = shared::directory().join(format!("{name}.making"));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"]).arg(&making).arg(&source).arg("-ldl");
@@ -70,7 +70,7 @@ fn built() -> PathBuf {
             panic!("there is no C compiler `cc`; run scripts/install-test-deps: {error}");
         });
         assert!(compiled.status.success(), "{compiler:?}: {}", String::from_utf8_lossy(&compiled.stderr));
-        std::fs::rename(&making, &library).expect("a file can be renamed in a directory of one's own");
+        std::fs::rename(&making, &library).expect("the library can be renamed");
     }
     library
 }
@@ -84,16 +84,16 @@ mod tests {
 
     use super::*;
 
-    /// What the wall clock shows whenever a line comes in.
-    const TELL: &str = "while read line; do date +%s; done";
+    /// Prints the time of the wall clock for every line of input.
+    const PRINT_TIME: &str = "while read line; do date +%s; done";
 
     #[test]
-    fn a_running_program_sees_the_clock_jump_and_nobody_else_does() {
+    fn only_the_program_under_the_clock_sees_it_jump() {
         let clock = WallClock::right();
         let starter = clock.starter();
         let mut shell = Command::new(&starter[0])
             .args(&starter[1..])
-            .args(["sh", "-c", TELL])
+            .args(["sh", "-c", PRINT_TIME])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -102,8 +102,8 @@ mod tests {
         let mut found = BufReader::new(shell.stdout.take().expect("stdout is piped")).lines();
         for hours in [0, 5, -7, 0] {
             clock.set_ahead(SignedDuration::from_hours(hours));
-            writeln!(ask, "tell").expect("it reads");
-            let shown: i64 = found.next().expect("it tells").expect("text").parse().expect("seconds");
+            writeln!(ask, "time").expect("it reads");
+            let shown: i64 = found.next().expect("it prints a line").expect("text").parse().expect("seconds");
             let ahead = shown - Timestamp::now().as_second();
             assert!((ahead - hours * 3_600).abs() <= 5, "ahead by {ahead} s instead of {hours} h");
         }

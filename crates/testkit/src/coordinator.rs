@@ -16,7 +16,7 @@ use crate::store::StoreFactory;
 
 const TTL: u64 = 10_000;
 
-/// A place for leases of its own, empty at first. Every test makes one.
+/// A place for leases, empty at first. Every test makes its own.
 #[async_trait]
 pub trait CoordinatorFactory: Send + Sync {
     /// Opens the coordinator over this place, after the previous one is shut down.
@@ -53,12 +53,12 @@ impl<F: StoreFactory> CoordinatorFactory for OverStore<F> {
     }
 
     async fn pass(&self, millis: u64) {
-        self.clock.advance_millis(i64::try_from(millis).expect("a test lasts less than for ever"));
+        self.clock.advance_millis(i64::try_from(millis).expect("a test lasts less than ages"));
     }
 }
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `CoordinatorFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `CoordinatorFactory` with a fresh
+/// place.
 #[macro_export]
 macro_rules! coordinator_conformance {
     ($factory:expr) => {
@@ -92,7 +92,7 @@ pub async fn one_holder_at_a_time(factory: &dyn CoordinatorFactory) {
     assert!(renew(&coordinator, &held).await, "the holder was not disturbed");
 }
 
-/// Of many nodes at once, one gets it, each time.
+/// If many nodes try at once, one gets it, each time.
 pub async fn a_lease_is_won_by_one(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let mut last = 0;
@@ -152,17 +152,17 @@ pub async fn renew_keeps_the_term(factory: &dyn CoordinatorFactory) {
     }
     factory.pass(TTL + 1).await;
     let second = acquire(&coordinator, "leader", b).await.expect("it expired");
-    assert!(!renew(&coordinator, &first).await, "a lease of the past was renewed");
+    assert!(!renew(&coordinator, &first).await, "an old lease was renewed");
     assert!(renew(&coordinator, &second).await);
     coordinator.release(&second).await.expect("it is released");
-    assert!(!renew(&coordinator, &second).await, "what was released is not held any more");
+    assert!(!renew(&coordinator, &second).await, "a released lease was renewed");
 
     let again = acquire(&coordinator, "leader", a).await.expect("it is free");
     assert!(!renew(&coordinator, &first).await, "the same holder, but an older term");
     assert!(renew(&coordinator, &again).await);
 }
 
-/// When its time is over, a lease is free by itself, and its holder has lost it.
+/// A lease that expires is free without a call, and its holder has lost it.
 pub async fn an_expired_lease_is_free(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::random());
@@ -170,7 +170,7 @@ pub async fn an_expired_lease_is_free(factory: &dyn CoordinatorFactory) {
     factory.pass(TTL - 1).await;
     assert_eq!(acquire(&coordinator, "leader", b).await, None, "it lasts a millisecond more");
     factory.pass(2).await;
-    assert!(!renew(&coordinator, &held).await, "what has expired is held by nobody");
+    assert!(!renew(&coordinator, &held).await, "an expired lease was renewed");
     let taken = acquire(&coordinator, "leader", b).await.expect("it expired");
     assert!(taken.term > held.term);
     factory.pass(TTL + 1).await;
@@ -185,12 +185,15 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
     let first = acquire(&coordinator, "leader", a).await.expect("it is free");
     coordinator.release(&first).await.expect("it is released");
     let second = acquire(&coordinator, "leader", b).await.expect("it was released");
-    coordinator.release(&first).await.expect("a late release is no fault");
-    coordinator.release(&LeaderLease { term: second.term + 1, ..second.clone() }).await.expect("nor a forged one");
-    assert_eq!(acquire(&coordinator, "leader", a).await, None, "somebody else's release freed it");
+    coordinator.release(&first).await.expect("a late release is allowed");
+    coordinator
+        .release(&LeaderLease { term: second.term + 1, ..second.clone() })
+        .await
+        .expect("a forged release is allowed");
+    assert_eq!(acquire(&coordinator, "leader", a).await, None, "the release of another term freed it");
     assert!(renew(&coordinator, &second).await);
     coordinator.release(&second).await.expect("it is released");
-    coordinator.release(&second).await.expect("twice is no fault");
+    coordinator.release(&second).await.expect("a second release is allowed");
     assert!(acquire(&coordinator, "leader", a).await.is_some());
 }
 

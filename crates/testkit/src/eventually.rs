@@ -1,12 +1,12 @@
 //! Waiting for a condition with a deadline: the one way in which black-box tests wait.
 //!
-//! A probe answers `Ok` with what the test was waiting for, or `Err` with what it saw
-//! instead; the last thing seen is in the message when the time is up.
+//! A probe returns `Ok` with the value that the test waits for, or `Err` with what it saw instead.
+//! On a timeout the panic shows the last `Err`.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks: short beside anything that a test measures, long enough not to load the
-/// machine.
+/// The pause between two probes: much shorter than anything that a test measures, and long enough
+/// not to load the machine.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Probes until the answer is `Ok`, and panics with the last `Err` once `within` has passed.
@@ -15,8 +15,7 @@ pub async fn eventually<T>(what: &str, within: Duration, probe: impl AsyncFnMut(
     found.unwrap_or_else(|seen| panic!("{what}: not within {within:?}; last seen: {seen}"))
 }
 
-/// Probes until the answer is `Ok`, and returns the last `Err` once `within` has passed: for those
-/// who judge it themselves.
+/// Probes until the answer is `Ok`, and returns the last `Err` once `within` has passed.
 pub async fn look<T, E>(within: Duration, mut probe: impl AsyncFnMut() -> Result<T, E>) -> Result<T, E> {
     let begun = Instant::now();
     loop {
@@ -44,7 +43,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "a miracle: not within 20ms; last seen: nothing yet")]
-    async fn the_last_thing_seen_is_told() {
+    async fn a_timeout_shows_the_last_error() {
         eventually("a miracle", Duration::from_millis(20), async || Err::<(), _>("nothing yet".to_owned())).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Tasks, lanes and dice for tests: sensible defaults, and one method for each thing a
-//! test wants otherwise. Random choices come from [`Dice`], so that a failure repeats.
+//! Tasks and random numbers for tests: sensible defaults, and one method for each field that a test
+//! changes. Random choices come from [`Dice`], so that a failure can be repeated.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use punctual_core::task::{Body, Callback, Dependencies, Idempotency, NewTask, On
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 
-/// 2026-05-22T18:00:00Z: where the clock of a test stands at first.
+/// 2026-05-22T18:00:00Z: the first instant of a test's clock.
 pub const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
 
 /// The tenant of a task that names no other.
@@ -68,7 +68,7 @@ pub fn task() -> TaskBuilder {
     TaskBuilder { lane, created_at: START, execute_at: START, expires_at: None, idempotency: None, body }
 }
 
-/// A task in the making.
+/// The builder of a task.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TaskBuilder {
@@ -81,7 +81,7 @@ pub struct TaskBuilder {
 }
 
 impl TaskBuilder {
-    /// Whose it is.
+    /// Its tenant.
     pub fn tenant(mut self, tenant: &str) -> Self {
         self.lane.tenant = tenant.into();
         self
@@ -125,13 +125,13 @@ impl TaskBuilder {
         self
     }
 
-    /// Not started by then, it fails.
+    /// It fails if it has not started by then.
     pub fn expires_at(mut self, expires_at: Timestamp) -> Self {
         self.expires_at = Some(expires_at);
         self
     }
 
-    /// Its idempotency key; `content` stands for what was submitted under it.
+    /// Its idempotency key; `content` stands for the submitted content.
     pub fn key(mut self, key: &str, content: u8) -> Self {
         self.idempotency = Some(Idempotency { key: key.into(), fingerprint: [content; 32] });
         self.body.idempotency_key = Some(key.into());
@@ -144,13 +144,13 @@ impl TaskBuilder {
         self
     }
 
-    /// What it depends on.
+    /// Its dependencies.
     pub fn depends_on(mut self, ids: &[TaskId]) -> Self {
         self.body.dependencies.ids = ids.to_vec();
         self
     }
 
-    /// What becomes of it when one of those does not complete.
+    /// Its policy if one of them does not complete.
     pub fn on_dependency_failure(mut self, policy: OnDependencyFailure) -> Self {
         self.body.dependencies.on_failure = policy;
         self
@@ -162,7 +162,7 @@ impl TaskBuilder {
         self
     }
 
-    /// One label more.
+    /// Adds a label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.body.metadata.insert(key.into(), value.into());
         self
@@ -186,7 +186,7 @@ impl TaskBuilder {
         self
     }
 
-    /// The task, with an id of its own.
+    /// The task, with a fresh id.
     pub fn build(self) -> NewTask {
         let by = By { now: self.created_at, node: SUBMITTER, actor: Actor::Client };
         NewTask {
@@ -202,7 +202,7 @@ impl TaskBuilder {
         }
     }
 
-    /// This many tasks of this kind, each with an id of its own, in the order of their ids.
+    /// This many such tasks, each with a fresh id, in the order of their ids.
     pub fn times(self, count: usize) -> Vec<NewTask> {
         (0..count).map(|_| self.clone().build()).collect()
     }
@@ -229,7 +229,7 @@ impl Dice {
     /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).expect("a usize fits 64 bits");
-        usize::try_from(self.any() % bound).expect("it is below a usize")
+        usize::try_from(self.any() % bound).expect("it is below the bound")
     }
 
     /// True once in `times`.
@@ -242,7 +242,7 @@ impl Dice {
         &from[self.below(from.len())]
     }
 
-    /// Brings them into some order.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

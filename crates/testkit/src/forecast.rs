@@ -1,6 +1,5 @@
 //! The conformance suite of [`punctual_core::forecast`]: each sentence of its contract is a
-//! function here of the same name, and beside them stand random histories against a count of what
-//! waits.
+//! function here of the same name. Random histories are compared with a count of the waiting tasks.
 
 mod random;
 
@@ -25,8 +24,7 @@ pub use random::*;
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! forecast_conformance {
     ($factory:expr) => {
@@ -50,7 +48,8 @@ macro_rules! forecast_conformance {
     };
 }
 
-/// Minutes after [`START`] and how many tasks of a tenant are due in them, from the next one on.
+/// The minutes after [`START`], from the next one on, and how many tasks of a tenant are due in
+/// each.
 async fn of_tenant(fixture: &StoreFixture<'_>, tenant: &str) -> Vec<(i64, u64)> {
     let (start, next) = (Minute::of(START), Minute::of(fixture.now()).plus(1));
     let waiting = fixture.database.waiting(tenant, next, start.plus(1_000_000)).await.expect("waiting answers");
@@ -61,8 +60,8 @@ async fn counted(fixture: &StoreFixture<'_>) -> Vec<(i64, u64)> {
     of_tenant(fixture, TENANT).await
 }
 
-/// One at a time, many at once, with keys and without, of any lane; and what a schedule made for
-/// later.
+/// One at a time or many at once, with and without keys, in any lane; and the later task of a
+/// schedule.
 pub async fn a_waiting_task_counts_in_the_minute_it_is_due(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(counted(&fixture).await, []);
@@ -84,7 +83,7 @@ pub async fn a_waiting_task_counts_in_the_minute_it_is_due(factory: &dyn StoreFa
     assert_eq!(counted(&fixture).await.last(), Some(&(7, 1)));
 }
 
-/// The next millisecond is another minute's.
+/// The next millisecond is in another minute.
 pub async fn tasks_due_within_this_minute_are_not_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for millis in [-MINUTE, -1, 0, MINUTE - 1] {
@@ -99,12 +98,12 @@ pub async fn tasks_due_within_this_minute_are_not_counted(factory: &dyn StoreFac
     fixture.advance(1);
     fixture.insert_one(task().due(at(2 * MINUTE - 1))).await;
     fixture.insert_one(task().due(at(2 * MINUTE))).await;
-    // Its minute has come: it takes nothing away from any other.
+    // Its minute has come, so nothing is subtracted.
     fixture.apply(&next, Event::Cancel).await;
     assert_eq!(counted(&fixture).await, [(2, 1)]);
 }
 
-/// One at a time and many at once; those that lose the race change nothing.
+/// One at a time and many at once; lost changes change no count.
 pub async fn tasks_that_no_longer_wait_are_not_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert(task().due(at(3 * MINUTE)).expires_at(at(4 * MINUTE)).times(10)).await;
@@ -142,7 +141,7 @@ pub async fn an_edit_moves_a_task_to_its_new_minute(factory: &dyn StoreFactory) 
     fixture.apply(&now, time(at(10 * MINUTE))).await;
     assert_eq!(counted(&fixture).await, [(10, 3)]);
 
-    // A life in one call: edited twice and cancelled; and beside it one that is edited.
+    // Several changes of one task in one call: edited twice and cancelled. Another task is edited.
     let first = fixture.change(&tasks[2], time(at(40 * MINUTE)));
     let mut after = tasks[2].clone();
     after.position = first.1.position_after(&after.position);
@@ -155,7 +154,7 @@ pub async fn an_edit_moves_a_task_to_its_new_minute(factory: &dyn StoreFactory) 
     assert_eq!(counted(&fixture).await, [(10, 1), (60, 1)]);
 }
 
-/// The delay that was asked for decides; a short one stays within the minute.
+/// The requested delay decides; a short one stays within the minute.
 pub async fn a_retry_counts_where_it_is_due(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
@@ -171,7 +170,7 @@ pub async fn a_retry_counts_where_it_is_due(factory: &dyn StoreFactory) {
     assert_eq!(counted(&fixture).await, [(30, 1)]);
 }
 
-/// While it is blocked it counts nowhere, whatever becomes of it.
+/// While it is blocked it does not count, however it ends.
 pub async fn a_blocked_task_counts_from_its_release_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let parent = fixture.insert_one(task().queue("parents")).await;
@@ -191,7 +190,7 @@ pub async fn a_blocked_task_counts_from_its_release_on(factory: &dyn StoreFactor
     assert_eq!((after.state(), counted(&fixture).await), (State::Pending, vec![(12, 1), (13, 1)]));
 }
 
-/// Those behind the first count too, before they are given the turn and after.
+/// Tasks behind the first count too, before and after they get the turn.
 pub async fn a_task_without_its_turn_counts_by_its_due_instant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(task().ordering_key("k").due(at(5 * MINUTE))).await;
@@ -205,7 +204,7 @@ pub async fn a_task_without_its_turn_counts_by_its_due_instant(factory: &dyn Sto
     assert_eq!(counted(&fixture).await, [(6, 2)]);
 }
 
-/// A dead letter is not counted; driven again it is due at once.
+/// A dead letter is not counted; a re-driven one is due at once.
 pub async fn a_dead_letter_counts_again_when_it_waits_again(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
@@ -235,7 +234,7 @@ pub async fn a_replayed_task_is_counted_once(factory: &dyn StoreFactory) {
     assert_eq!(counted(&fixture).await, [(5, 1), (6, 1), (7, 2)]);
 }
 
-/// In one batch too; and a range is what was asked for.
+/// In one batch too. The answer has exactly the requested range.
 pub async fn tenants_are_counted_apart(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |tenant: &str, minute: i64| task().tenant(tenant).due(at(minute * MINUTE)).build();
@@ -252,7 +251,7 @@ pub async fn tenants_are_counted_apart(factory: &dyn StoreFactory) {
     assert_eq!(fixture.database.waiting("a", start.plus(5), start.plus(5)).await.expect("waiting answers"), []);
 }
 
-/// What is taken away after a restart was added before it.
+/// Counts that were added before a restart are subtracted after it.
 pub async fn counts_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert(task().due(at(5 * MINUTE)).times(3)).await;
@@ -265,7 +264,7 @@ pub async fn counts_outlive_the_process(factory: &dyn StoreFactory) {
     assert_eq!(counted(&fixture).await, [(5, 1), (6, 2)]);
 }
 
-/// With what their instants follow from.
+/// With everything that their instants are computed from.
 pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut stored: Vec<Schedule> = ["d", "a", "e", "c", "b", "f"].map(schedule).into();
@@ -306,7 +305,7 @@ pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn Stor
     assert_eq!(fixture.database.upcoming_count("nobody").await.expect("it is counted"), 0);
 }
 
-/// Submissions and cancellations of the same minutes, by many at once.
+/// Many callers submit and cancel in the same minutes at once.
 pub async fn many_at_once_are_all_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut busy = JoinSet::new();
@@ -334,12 +333,12 @@ pub async fn many_at_once_are_all_counted(factory: &dyn StoreFactory) {
     assert_eq!(counted(&fixture).await, (1..=50).map(|minute| (minute, 16)).collect::<Vec<_>>());
 }
 
-/// Another time for a task.
+/// The edit of a task's time.
 fn time(execute_at: Timestamp) -> Event<'static> {
     Event::Edit(Box::new(Edit { execute_at: Some(execute_at), ..Edit::default() }))
 }
 
-/// A run that failed and is to be retried after this many milliseconds.
+/// A failed run that is retried after this many milliseconds.
 fn retry_after(task: &Task, millis: u64) -> Event<'static> {
     let mut failure = failure(task, FailedHow::Failed, true);
     failure.retry_after_millis = Some(millis);

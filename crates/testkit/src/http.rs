@@ -1,7 +1,7 @@
 //! A thin JSON client for black-box tests, whose failures show the whole exchange.
 //!
 //! [`ApiClient`] sends anything, also headers and bodies that no SDK would send. [`Reply`] is the
-//! answer, with the checks that every test needs. They know the conventions of the API (problem
+//! answer, with the checks that every test needs. Both know the conventions of the API (problem
 //! details, `request-id`), but none of its calls.
 
 use std::fmt;
@@ -55,7 +55,7 @@ impl ApiClient {
 
     /// Begins any call.
     pub fn call(&self, method: &str, path: &str) -> ApiCall {
-        let verb = method.parse().unwrap_or_else(|_| panic!("{method:?} is no method"));
+        let verb = method.parse().unwrap_or_else(|_| panic!("{method:?} is not a method"));
         let mut request = self.client.request(verb, format!("{}{path}", self.base));
         if let Some(tenant) = &self.tenant {
             request = request.header("punctual-tenant", tenant);
@@ -84,7 +84,7 @@ impl ApiClient {
     }
 }
 
-/// A call that is being put together.
+/// The builder of a call.
 #[derive(Debug)]
 pub struct ApiCall {
     request: reqwest::RequestBuilder,
@@ -118,13 +118,13 @@ impl ApiCall {
         self
     }
 
-    /// Sends it; panics when there is no answer.
+    /// Sends it; panics if there is no answer.
     pub async fn send(self) -> Reply {
         let sent = self.sent.clone();
         self.try_send().await.unwrap_or_else(|error| panic!("no answer: {error:?}\nto {sent}"))
     }
 
-    /// Sends it; the error is that of a connection that broke.
+    /// Sends it; fails if the connection breaks.
     pub async fn try_send(self) -> Result<Reply, reqwest::Error> {
         let answer = self.request.send().await?;
         let status = answer.status().as_u16();
@@ -171,26 +171,26 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("not JSON: {error}\n{self}"))
     }
 
-    /// Demands a status, and gives the body as JSON.
+    /// Asserts a status, and returns the body as JSON.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         self.expect_any(&[status])
     }
 
-    /// Demands one of some statuses, and gives the body as JSON.
+    /// Asserts one of some statuses, and returns the body as JSON.
     #[track_caller]
     pub fn expect_any(&self, statuses: &[u16]) -> Value {
         assert!(statuses.contains(&self.status), "{} where {statuses:?} was expected\n{self}", self.status);
         self.value()
     }
 
-    /// Demands a problem with this status, complete in every convention, and gives it.
+    /// Asserts a complete problem with this status, and returns it.
     #[track_caller]
     pub fn problem(&self, status: u16) -> Value {
         self.problem_any(&[status])
     }
 
-    /// Demands a problem with one of some statuses, complete in every convention, and gives it.
+    /// Asserts a complete problem with one of some statuses, and returns it.
     #[track_caller]
     pub fn problem_any(&self, statuses: &[u16]) -> Value {
         let problem = self.expect_any(statuses);
@@ -208,7 +208,7 @@ impl Reply {
         problem
     }
 
-    /// Demands a problem with this status and code.
+    /// Asserts a problem with this status and code.
     #[track_caller]
     pub fn problem_code(&self, status: u16, code: &str) -> Value {
         let problem = self.problem(status);
@@ -216,7 +216,7 @@ impl Reply {
         problem
     }
 
-    /// Demands a validation problem (422) that points at `pointer`.
+    /// Asserts a validation problem (422) that points at `pointer`.
     #[track_caller]
     pub fn invalid(&self, pointer: &str) -> Value {
         let problem = self.problem(422);
@@ -257,7 +257,7 @@ impl RawReply {
     }
 }
 
-/// Sends `request` byte for byte on a connection of its own; `None` when it is closed without an
+/// Sends `request` byte for byte on its own connection. Returns `None` if that is closed without an
 /// answer.
 pub async fn raw(address: &str, request: impl AsRef<[u8]>) -> Option<RawReply> {
     upload(address, request, b"", 0).await
@@ -281,9 +281,9 @@ pub async fn upload(address: &str, head: impl AsRef<[u8]>, chunk: &[u8], times: 
         let reading = reader.message();
         tokio::pin!(reading);
         tokio::select! {
-            // The answer came before all was sent, which is what a limit is for.
+            // The answer came before everything was sent, as it does at a limit.
             answer = &mut reading => answer,
-            // Whether all was sent or the other side has closed: the answer decides.
+            // Either everything was sent or the other side has closed: the answer shows which.
             _ = sending => reading.await,
         }
     };
@@ -294,7 +294,7 @@ pub async fn upload(address: &str, head: impl AsRef<[u8]>, chunk: &[u8], times: 
     Some(RawReply { status, headers: answer.headers, body: answer.body })
 }
 
-/// What fits on a screen.
+/// As much of the body as fits on a screen.
 fn abridged(body: &[u8]) -> String {
     const SHOWN: usize = 4000;
     let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]).into_owned();

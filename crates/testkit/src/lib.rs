@@ -36,7 +36,7 @@ mod wire;
 /// A test of a suite that takes this long hangs.
 const HANGS_AFTER: Duration = Duration::from_mins(2);
 
-/// Runs one test of a suite on a runtime of its own, and fails it when it hangs.
+/// Runs one test of a suite on its own runtime, and fails it if it hangs.
 pub fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(4)
@@ -47,7 +47,7 @@ pub fn run(test: impl Future<Output = ()>) {
     runtime.shutdown_background();
 }
 
-/// Makes a `#[test]` of each named function of a suite, each with a factory of its own.
+/// Makes a `#[test]` of each named function of a suite, each with its own factory.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! stamp {

@@ -30,7 +30,7 @@ macro_rules! obstacles_conformance {
             the_bucket_is_shown_as_claims_left_it,
             workers_that_hold_tasks_are_listed,
 
-            thousands_of_blockers_are_told_in_no_time,
+            thousands_of_blockers_are_listed_quickly,
         }
     };
 }
@@ -65,7 +65,7 @@ async fn hold_behind_dead_letters(fixture: &StoreFixture<'_>) {
     set(fixture, Settings { on_dead_letter: OnDeadLetter::Hold, ..Settings::default() }).await;
 }
 
-/// Whatever the order of submission; completed ones are not among them.
+/// In any order of submission. Completed tasks are not listed.
 pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let parents = fixture.insert(task().queue("parents").times(5)).await;
@@ -79,7 +79,7 @@ pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreF
     assert_eq!(running[0].id, parents[0].id);
     fixture.apply(&running[0], complete(None)).await;
     let (found, count) = blockers(&fixture, &child, 2).await;
-    // Its end is not resolved yet, and it is returned in its state.
+    // Its end is not resolved yet, so it is listed with its final state.
     assert_eq!(
         (found, count),
         (vec![(parents[3].id, State::Pending, false), (parents[0].id, State::Completed, false)], 5)
@@ -91,7 +91,7 @@ pub async fn blockers_are_listed_in_the_order_of_depends_on(factory: &dyn StoreF
 
     assert_eq!(blockers(&fixture, &parents[2], 10).await, (Vec::new(), 0));
     let alone = fixture.insert_one(task().depends_on(&[parents[0].id])).await;
-    assert_eq!(blockers(&fixture, &alone, 10).await, (Vec::new(), 0), "what had completed is not waited for");
+    assert_eq!(blockers(&fixture, &alone, 10).await, (Vec::new(), 0), "it does not wait for completed tasks");
 }
 
 /// Until it is re-driven.
@@ -112,7 +112,7 @@ fn keyed(due: i64) -> TaskBuilder {
     task().ordering_key("k").due(at(due))
 }
 
-/// Waiting or running; those of other keys, and those behind it, are not counted.
+/// Waiting or running. Tasks of other keys, and tasks behind it, are not counted.
 pub async fn the_turn_of_a_key_is_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert((0..5).map(|n| keyed(n - 5).build()).collect()).await;
@@ -173,7 +173,7 @@ pub async fn a_dead_letter_that_holds_its_key_is_shown(factory: &dyn StoreFactor
     assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(first));
 }
 
-/// Of priorities far apart, by how much waiting counts.
+/// For priorities far apart, and by the length of the wait.
 pub async fn a_task_that_has_waited_counts_as_more_urgent(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = fixture.insert_one(task().priority(0).due(at(-1_000))).await;
@@ -187,7 +187,7 @@ pub async fn a_task_that_has_waited_counts_as_more_urgent(factory: &dyn StoreFac
     }
 }
 
-/// In all lanes of the queue, those that are pushed too.
+/// In all lanes of the queue, including push lanes.
 pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let before = fixture.insert((0..3).map(|n| task().due(at(n - 9)).build()).collect()).await;
@@ -195,7 +195,7 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     fixture.insert_one(task().push("http://127.0.0.1:1").due(at(-8))).await;
     let own = fixture.insert_one(task().due(at(-5))).await;
     assert_eq!(ahead(&fixture, &own, 100).await, (6, false));
-    // Neither those behind it, nor less urgent ones, nor those of other queues or tenants.
+    // Tasks behind it, less urgent ones, and those of other queues or tenants do not count.
     for other in [
         task().due(at(-4)),
         task().due(at(-5)),
@@ -209,7 +209,7 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     }
     assert_eq!(ahead(&fixture, &own, 100).await, (6, false));
     // A more urgent task goes first whenever it was due. A task that waits for its turn does not;
-    // with its turn it is due from then on.
+    // it is due when it gets the turn.
     fixture.insert_one(task().priority(6).due(at(-1))).await;
     fixture.insert((0..4).map(|n| keyed(n - 20).build()).collect()).await;
     fixture.resolve().await;
@@ -234,12 +234,12 @@ pub async fn a_queue_of_many_lanes_is_counted_from_the_own_lane_on(factory: &dyn
     let others = |due: i64| (0..LANES).map(|n| task().kind(&format!("k{n}")).due(at(due)).build()).collect();
     let idle = fixture.insert(others(-9)).await;
     let own = fixture.insert(vec![task().due(at(-5)).build(), task().due(at(-4)).build()]).await;
-    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1_000, true), "its own, and 999 others");
+    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1_000, true), "its own lane, and 999 others");
     let cancel = idle.iter().map(|task| fixture.change(task, Event::Cancel)).collect();
     fixture.store.apply(cancel).await.expect("apply answers");
-    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1, false), "nothing waits in the others");
+    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1, false), "no task waits in the other lanes");
     fixture.insert(others(60_000)).await;
-    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1, true), "what waits there is not due");
+    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1, true), "the tasks of the other lanes are not due");
 }
 
 /// By the store's clock.
@@ -251,15 +251,15 @@ pub async fn the_bucket_is_shown_as_claims_left_it(factory: &dyn StoreFactory) {
     set(&fixture, Settings { rate_limit: Some(RateLimit { per_second: 1.0, burst: 5 }), ..Settings::default() }).await;
     assert_eq!(bucket().await, None);
     assert_eq!(fixture.lease(lane, 3).await.len(), 3);
-    let left = bucket().await.expect("somebody has taken from it");
+    let left = bucket().await.expect("a claim has taken from it");
     assert!((left.tokens - 2.0).abs() < 1e-9 && left.refilled_at == fixture.now(), "{left:?}");
     assert_eq!(fixture.database.bucket("other", "default").await.expect("bucket answers"), None);
     set(&fixture, Settings::default()).await;
     assert_eq!(bucket().await, None);
 }
 
-/// Also when nearly all of them are done.
-pub async fn thousands_of_blockers_are_told_in_no_time(factory: &dyn StoreFactory) {
+/// Even if nearly all of them have completed.
+pub async fn thousands_of_blockers_are_listed_quickly(factory: &dyn StoreFactory) {
     const PARENTS: usize = 10_000;
     const LEFT: usize = 3;
     let fixture = StoreFixture::open(factory).await;

@@ -28,15 +28,15 @@ macro_rules! partitions_conformance {
             terms_grow_with_every_new_owner,
             nobody_owns_what_another_owns,
 
-            a_turn_renews_what_a_node_owns,
-            another_count_is_balanced_anew,
+            a_call_renews_what_a_node_owns,
+            another_count_is_rebalanced,
             a_restarted_process_gets_its_share,
         }
     };
 }
 
-/// Its first call gives it every partition, by number, until the time is over. Partitions that were
-/// never owned are not returned.
+/// Its first call gives it every partition, by number, until the ownership expires. Partitions that
+/// were never owned are not returned.
 pub async fn a_lone_node_owns_everything(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(ownership(&fixture).await, []);
@@ -57,7 +57,7 @@ pub async fn a_lone_node_owns_everything(factory: &dyn StoreFactory) {
 }
 
 /// All its partitions are owned for longer, in the same term.
-pub async fn a_turn_renews_what_a_node_owns(factory: &dyn StoreFactory) {
+pub async fn a_call_renews_what_a_node_owns(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = turn(&fixture, fixture.node).await;
     for _ in 0..3 {
@@ -75,12 +75,12 @@ pub async fn a_newcomer_gets_its_share(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, c] = nodes();
     let all = turn(&fixture, a).await;
-    assert_eq!(turn(&fixture, b).await, [], "everything has an owner");
+    assert_eq!(turn(&fixture, b).await, [], "every partition has an owner");
     let kept = turn(&fixture, a).await;
     assert_eq!(kept.len(), usize::from(COUNT / 2));
-    assert_eq!(terms(&kept), terms(&all[..kept.len()]), "what it keeps it keeps in its term");
+    assert_eq!(terms(&kept), terms(&all[..kept.len()]), "a kept partition keeps its term");
     let given = turn(&fixture, b).await;
-    assert_eq!(numbers(&given), numbers(&all[kept.len()..]), "what it gets is what was given up");
+    assert_eq!(numbers(&given), numbers(&all[kept.len()..]), "it gets the partitions that were given up");
     for _ in 0..2 {
         assert_eq!((terms(&turn(&fixture, a).await), terms(&turn(&fixture, b).await)), (terms(&kept), terms(&given)));
     }
@@ -91,12 +91,15 @@ pub async fn a_newcomer_gets_its_share(factory: &dyn StoreFactory) {
     assert_eq!([of_a.len(), of_b.len(), of_c.len()].iter().sum::<usize>(), usize::from(COUNT));
     assert!([&of_a, &of_b, &of_c].iter().all(|owned| (21..=22).contains(&owned.len())));
     for (before, after) in [(&kept, &of_a), (&given, &of_b)] {
-        assert!(terms(after).iter().all(|row| terms(before).contains(row)), "nobody gets what another had to spare");
+        assert!(
+            terms(after).iter().all(|row| terms(before).contains(row)),
+            "no partition moves between nodes within their shares"
+        );
     }
 }
 
-/// Up to the last millisecond they are its own. Then the other nodes take them, and it is no longer
-/// a member.
+/// It owns them up to the last millisecond. Then the other nodes take them, and it is no longer a
+/// member.
 pub async fn partitions_of_a_silent_node_are_taken(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
@@ -105,7 +108,7 @@ pub async fn partitions_of_a_silent_node_are_taken(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, b).await, [], "it has a millisecond more");
     fixture.advance(1);
     let taken = turn(&fixture, b).await;
-    assert_eq!(taken.len(), usize::from(COUNT), "whoever is silent has no share");
+    assert_eq!(taken.len(), usize::from(COUNT), "a silent node has no share");
     assert!(taken.iter().all(|row| row.term == 2 && row.owner == Some(b)));
     assert_eq!(turn(&fixture, a).await, [], "it comes back as a newcomer");
     assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT / 2));
@@ -123,7 +126,7 @@ pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
     leave(&fixture, a).await;
     let found = ownership(&fixture).await;
     let freed: Vec<_> = found.iter().filter(|row| row.owner.is_none()).map(|row| (row.partition, row.term)).collect();
-    assert_eq!(freed, terms(&of_a), "under the terms that were its own");
+    assert_eq!(freed, terms(&of_a), "with the terms of the node that left");
     let rest: Vec<_> = found.iter().filter(|row| row.owner.is_some()).copied().collect();
     assert_eq!(rest, of_b);
     leave(&fixture, a).await;
@@ -131,7 +134,11 @@ pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
     assert_eq!(ownership(&fixture).await, found);
     assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT));
     leave(&fixture, a).await;
-    assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT), "what was its own once is not any more");
+    assert_eq!(
+        turn(&fixture, b).await.len(),
+        usize::from(COUNT),
+        "the restarted node owns nothing of its former partitions"
+    );
 }
 
 /// The term grows with every change of owner (given up, left, run out, restarted) and never
@@ -175,7 +182,7 @@ pub async fn terms_grow_with_every_new_owner(factory: &dyn StoreFactory) {
     assert!(before.iter().zip(&again).all(|(before, again)| again.term > before.term));
 }
 
-/// Nodes come, stay silent, leave and come back, all at once: every term of every partition has one
+/// Nodes join, stay silent, leave and come back, all at once: every term of every partition has one
 /// owner.
 pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -210,14 +217,14 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
         }
     }
     let owners: BTreeSet<NodeId> = owner.values().copied().collect();
-    assert!(owners.len() > 1, "the others were never given anything");
+    assert!(owners.len() > 1, "only one node ever owned a partition");
     let found = ownership(&fixture).await;
     assert_eq!(numbers(&found), (0..16).map(Partition::new).collect::<Vec<_>>());
 }
 
 /// More partitions are shared like the others. Those beyond a smaller count are given up, and
 /// belong to no share.
-pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
+pub async fn another_count_is_rebalanced(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
     let take = async |node, count| {
@@ -231,24 +238,24 @@ pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     assert_eq!(take(b, 6).await, [3, 4, 5]);
     // One node knows the new count, the other does not yet.
     assert_eq!(take(a, 4).await, [0, 1], "two of four");
-    assert_eq!(take(b, 4).await, [2, 3], "what is beyond is no share of it");
+    assert_eq!(take(b, 4).await, [2, 3], "partitions beyond the count are in no share");
     let found = ownership(&fixture).await;
     assert_eq!(found.len(), 6, "they were owned once");
     assert!(found[4..].iter().all(|row| row.owner.is_none() && row.term == 2));
     assert_eq!(take(a, 6).await, [0, 1, 4]);
     assert_eq!(take(b, 6).await, [2, 3, 5]);
-    assert_eq!(take(b, 0).await, Vec::<u16>::new(), "of none there is nothing to own");
+    assert_eq!(take(b, 0).await, Vec::<u16>::new(), "with no partitions there is nothing to own");
 }
 
-/// A process that opens the store gets its share, whether the process before has left or not: at
-/// once if the store belongs to one process at a time, otherwise when the time of the one before is
-/// over.
+/// A process that opens the store gets its share, whether the previous process has left or not: at
+/// once if the store belongs to one process at a time, otherwise when the previous ownership has
+/// expired.
 pub async fn a_restarted_process_gets_its_share(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     turn(&fixture, fixture.node).await;
     leave(&fixture, fixture.node).await;
     let fixture = fixture.reopen().await;
-    assert_eq!(turn(&fixture, fixture.node).await.len(), usize::from(COUNT), "the one before has left");
+    assert_eq!(turn(&fixture, fixture.node).await.len(), usize::from(COUNT), "the previous process has left");
     let fixture = fixture.reopen().await;
     let at_once = turn(&fixture, fixture.node).await.len();
     assert!([0, usize::from(COUNT)].contains(&at_once), "{at_once}");

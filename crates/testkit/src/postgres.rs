@@ -1,9 +1,9 @@
-//! Real PostgreSQL servers for tests: each on a port and in a directory of its own.
+//! Real PostgreSQL servers for tests, each with its own port and directory.
 //!
-//! A [`Postgres`] can be stopped in every way in which a database stops, frozen, started again
-//! on the same address, copied to a streaming standby and promoted. It is ended and its
-//! directory removed when it is dropped, and also when the test's process is killed. Nothing
-//! here knows what is stored in it.
+//! A [`Postgres`] can be stopped in every way in which a database stops, frozen, started again on
+//! the same address, copied to a streaming standby and promoted. Dropping it ends the server and
+//! removes its directory; so does the death of the test's process. Nothing here knows what is
+//! stored in it.
 //!
 //! Version 15 is used unless `PUNCTUAL_TEST_POSTGRES_BIN` names the `bin` directory of another.
 //! A missing PostgreSQL is a panic, never a skipped test.
@@ -34,11 +34,11 @@ use guardian::Guardian;
 /// How long a server may take to start, crash recovery included, or to stop.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// How long one attempt to connect may take: a server that answers at all answers sooner.
+/// How long one attempt to connect may take. A working server answers sooner.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// What all servers are set to. In the file rather than on the command line, so that every tool
-/// sees it.
+/// The settings of all servers. They are in the file rather than on the command line, so that every
+/// tool sees them.
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
@@ -59,14 +59,14 @@ fsync = off
 full_page_writes = off
 ";
 
-/// How much a server's files are worth.
+/// How durable a server's files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Files {
     Cheap,
     Durable,
 }
 
-/// A PostgreSQL server of one's own.
+/// A PostgreSQL server of the test's own.
 #[derive(Debug)]
 pub struct Postgres {
     binaries: Binaries,
@@ -124,7 +124,7 @@ impl Postgres {
         let guardian = Guardian::over(&directory);
         binaries.own(&directory);
         // As the system names the working directory of a process.
-        let directory = directory.canonicalize().expect("a directory that was made is there");
+        let directory = directory.canonicalize().expect("the new directory exists");
         Self { binaries, files, port: Port::reserve(), directory, postmaster: None, guardian }
     }
 
@@ -208,19 +208,19 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         self.guardian.end();
         if let Some(postmaster) = &mut self.postmaster {
-            // It is dead; this buries it.
+            // It is dead; this reaps the process.
             postmaster.try_wait().ok();
         }
     }
 }
 
-/// Connects to a database; panics when that fails.
+/// Connects to a database; panics if that fails.
 pub async fn connect(url: &str) -> Client {
     try_connect(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// Executes statements, separated by semicolons, on a connection of their own, and returns the rows
-/// of all of them as text.
+/// Executes statements, separated by semicolons, on their own connection, and returns the rows of
+/// all of them as text.
 pub async fn execute(url: &str, sql: &str) -> Vec<Vec<Option<String>>> {
     let answered = connect(url).await.simple_query(sql).await;
     let messages = answered.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
@@ -235,13 +235,13 @@ async fn try_connect(url: &str) -> Result<Client, String> {
     let connecting = tokio::time::timeout(CONNECTS_WITHIN, tokio_postgres::connect(url, NoTls)).await;
     let connected = connecting.map_err(|_| "no answer".to_owned())?;
     let (client, connection) = connected.map_err(|error| format!("{error:?}"))?;
-    // It ends when the client is dropped, and tells the client's callers when it is lost.
+    // It ends when the client is dropped. If the connection is lost, the client's calls fail.
     tokio::spawn(connection);
     Ok(client)
 }
 
-/// The system's directory in memory, if it has one with room for a few servers: containers often
-/// have next to none.
+/// The system's directory in memory, if it has room for a few servers. In containers it is often
+/// tiny.
 fn roomy_memory() -> Option<PathBuf> {
     const ROOM_IN_KB: u64 = 4 * 1024 * 1024;
     let memory = PathBuf::from("/dev/shm");

@@ -1,8 +1,8 @@
 //! Real processes for black-box tests: `punctual serve`, and any other program.
 //!
-//! A [`Process`] keeps everything its program prints, can be signalled, and is killed when
-//! dropped, so that no test leaves one behind. A [`TestServer`] is a `punctual serve` that has
-//! said where it listens. Nothing here knows what a server answers.
+//! A [`Process`] keeps everything its program prints, can be signalled, and is killed when dropped,
+//! so that no test leaves one behind. A [`TestServer`] is a `punctual serve` that has printed its
+//! address. Nothing here knows what a server answers.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::eventually::eventually;
 /// How long a server may take until it listens.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
-/// The line that says that a server is ready, up to its address.
+/// The line of a server that is ready, up to its address.
 const READY: &str = "listening on ";
 
-/// How to start `punctual serve`: may be started many times, one after the other, on the same
+/// How to start `punctual serve`. It may be started many times, one after the other, on the same
 /// directory.
 #[derive(Clone, Debug)]
 pub struct Serve {
@@ -47,15 +47,15 @@ impl Serve {
         }
     }
 
-    /// Listens elsewhere.
+    /// Sets another address to listen at.
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen = address.into();
         self
     }
 
-    /// Has it started by another program, given with its arguments, that becomes the server (as
-    /// `env` or `nsenter` do): a signal to the process must reach the server.
+    /// Starts it by another program with these arguments. That program must become the server, as
+    /// `env` and `nsenter` do, so that a signal to the process reaches the server.
     #[must_use]
     pub fn under<W: Into<OsString>>(mut self, starter: impl IntoIterator<Item = W>) -> Self {
         self.under = starter.into_iter().map(Into::into).collect();
@@ -76,7 +76,7 @@ impl Serve {
         self
     }
 
-    /// Starts it and waits until it listens; panics with what it printed when it does not.
+    /// Starts it and waits until it listens; otherwise panics with its output.
     pub async fn start(&self) -> TestServer {
         let mut process = Process::spawn(self.command());
         let line = process.line(READY, STARTS_WITHIN).await;
@@ -102,7 +102,7 @@ impl Serve {
         }
     }
 
-    /// Starts what is expected not to start, and waits for its end.
+    /// Starts a server that must fail to start, and waits for its end.
     pub async fn fail(&self, within: Duration) -> Exit {
         Process::spawn(self.command()).exit(within).await
     }
@@ -118,7 +118,8 @@ impl Serve {
             .arg("--data")
             .arg(&self.data)
             .args(&self.more);
-        // A directory without a punctual.toml, and no settings of whoever runs the tests.
+        // A directory without a punctual.toml, and no settings from the environment of the test
+        // run.
         command.current_dir(self.data.parent().filter(|parent| parent.is_dir()).unwrap_or(Path::new("/")));
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
             command.env_remove(name);
@@ -156,7 +157,7 @@ impl TestServer {
         self.process.stderr()
     }
 
-    /// Waits until its log has all of these: what it logs comes a moment after what it answers.
+    /// Waits until its log has all of these. A log line may come a moment after an answer.
     pub async fn until_logged(&self, parts: &[&str]) {
         eventually("it is logged", Duration::from_secs(20), async || {
             let log = self.log();
@@ -225,7 +226,7 @@ impl Process {
         self.stderr.text()
     }
 
-    /// Waits for a line on stdout that begins with `prefix`; panics when the process ends without
+    /// Waits for a line on stdout that begins with `prefix`; panics if the process ends without
     /// one.
     pub async fn line(&mut self, prefix: &str, within: Duration) -> String {
         let begun = Instant::now();
@@ -249,8 +250,7 @@ impl Process {
 
     /// Sends a signal by its name: `TERM`, `INT`, `STOP`, `CONT`.
     pub fn signal(&self, name: &str) {
-        // The shell's own kill: there is a `sh` wherever these tests run, and no unsafe code is
-        // needed.
+        // The shell's own kill needs no unsafe code, and there is a `sh` wherever these tests run.
         let script = format!("kill -{name} {}", self.id());
         let sent = Command::new("sh").args(["-c", &script]).status().expect("sh runs");
         assert!(sent.success(), "{script} failed: {sent}");
@@ -277,8 +277,8 @@ impl Process {
     /// The processor time it has used so far, to the hundredth of a second.
     pub fn processor_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("the process is alive");
-        // The name, the second field, is in brackets and may hold anything; utime and stime are the
-        // 14th and 15th.
+        // The name, the second field, is in brackets and may contain anything; utime and stime are
+        // the 14th and 15th.
         let (_, fields) = stat.rsplit_once(')').expect("invariant: the name is in brackets");
         let ticks: u64 =
             fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum();
@@ -293,7 +293,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is as good.
+        // It may have ended already.
         if self.child.kill().is_ok() {
             self.child.wait().ok();
         }
@@ -322,7 +322,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What a process has printed on one of its streams so far, read by a thread of its own.
+/// The output of a process on one of its streams so far, read by its own thread.
 #[derive(Debug)]
 struct Printed {
     text: Arc<Mutex<String>>,
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_codes_and_streams_are_told_apart() {
+    async fn lines_codes_and_streams_are_captured() {
         let mut process = sh("echo ready; echo oops >&2; exit 3");
         assert_eq!(process.line("rea", SOON).await, "ready");
         let exit = process.exit(SOON).await;
@@ -391,7 +391,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "without a line \"listening on \"")]
-    async fn a_server_that_does_not_start_is_told_with_what_it_printed() {
+    async fn a_failed_start_shows_the_output() {
         let home = tempfile::tempdir().expect("a temporary directory can be made");
         Serve::new("/bin/false", home.path().join("data")).start().await;
     }

@@ -2,8 +2,8 @@
 //!
 //! By default it passes everything on. On request it cuts connections, refuses new ones, holds
 //! bytes back in one direction or both, delays them, or connects to another server. In front of
-//! PostgreSQL it can also cut a connection just before or just after a commit. It runs on a thread
-//! of its own, so that it does not depend on the test's runtime.
+//! PostgreSQL it can also cut a connection just before or just after a commit. It runs on its own
+//! thread, so that it does not depend on the test's runtime.
 
 mod connection;
 mod frames;
@@ -23,7 +23,7 @@ use crate::shared::Port;
 /// How long it may take until no process has a copy of a closed listener.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowDirection {
     /// From the client to the server.
@@ -95,7 +95,7 @@ impl FaultProxy {
         url.into()
     }
 
-    /// Leads new connections to another server; those that are open stay where they are.
+    /// Leads new connections to another server; open ones stay.
     pub fn lead_to(&self, server: SocketAddr) {
         self.shared.order(|orders| orders.server = server);
     }
@@ -122,8 +122,8 @@ impl FaultProxy {
         self.shared.sees(|status| status.listening).await;
     }
 
-    /// Passes nothing on any more in one direction, not even the end of a connection, as a network
-    /// does that has lost its way. Connections stay open, and new ones are accepted.
+    /// Passes nothing on in one direction any more, not even the end of a connection, like a
+    /// network that loses packets. Connections stay open, and new ones are accepted.
     pub fn stall(&self, way: FlowDirection) {
         self.shared.order(|orders| *orders.stalled(way) = true);
     }
@@ -134,7 +134,7 @@ impl FaultProxy {
         self.stall(FlowDirection::ToClient);
     }
 
-    /// Passes everything on again, and first what was held back.
+    /// Passes everything on again, beginning with the bytes that were held back.
     pub fn flow(&self) {
         self.shared.order(|orders| {
             *orders.stalled(FlowDirection::ToServer) = false;
@@ -142,16 +142,19 @@ impl FaultProxy {
         });
     }
 
-    /// Holds everything back for this long, in each direction; about a megabyte of a connection can
-    /// be on its way at once.
+    /// Holds all bytes back for this long, in each direction. About a megabyte of a connection can
+    /// be in transit at once.
     pub fn delay(&self, by: Duration) {
         self.shared.order(|orders| orders.delay = by);
     }
 
-    /// Cuts the connection over which the next `COMMIT` comes; called twice, the next two, and so
-    /// on.
+    /// Cuts the connection on which the next `COMMIT` comes. Each further call cuts one more.
     pub fn cut_next_commit(&self, cut: CutCommit) {
-        assert_eq!(self.shared.protocol, ServerProtocol::Postgres, "only a proxy before PostgreSQL knows a commit");
+        assert_eq!(
+            self.shared.protocol,
+            ServerProtocol::Postgres,
+            "only a proxy before PostgreSQL recognises a commit"
+        );
         self.shared.armed().push_back(cut);
     }
 
@@ -166,7 +169,7 @@ impl FaultProxy {
     }
 }
 
-/// What passes through the proxy, as far as it needs to know.
+/// The protocol of the server, as far as the proxy needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerProtocol {
     Any,
@@ -263,7 +266,7 @@ async fn serve(first: std::net::TcpListener, port: &Port, shared: &Arc<Shared>) 
             tokio::select! {
                 () = shared.ordered(|orders| orders.refusing) => break,
                 accepted = listener.accept() => {
-                    // One that was gone before it was accepted is no fault of ours.
+                    // A client may have gone before it was accepted.
                     if let Ok((client, _)) = accepted {
                         tokio::spawn(connection::carry(client, Arc::clone(shared)));
                     }
@@ -280,8 +283,8 @@ async fn serve(first: std::net::TcpListener, port: &Port, shared: &Arc<Shared>) 
     }
 }
 
-/// Waits until connections are refused: a child of the test that is just being started holds a copy
-/// of the listener until it has become its program.
+/// Waits until connections are refused. A child process of the test holds a copy of the listener
+/// until it has become its program.
 async fn is_refused(port: &Port) {
     eventually("connections are refused", CLOSED_WITHIN, async || {
         match TcpStream::connect((Ipv4Addr::LOCALHOST, port.number())).await {

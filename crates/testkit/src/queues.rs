@@ -23,8 +23,7 @@ pub use settings::*;
 const TENANT: &str = "acme";
 const QUEUE: &str = "mail";
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! queues_conformance {
     ($factory:expr) => {
@@ -56,7 +55,7 @@ macro_rules! queues_conformance {
     };
 }
 
-/// A task of the queue that tests restrict.
+/// A task of the queue whose settings the tests change.
 fn mail() -> TaskBuilder {
     task().tenant(TENANT).queue(QUEUE)
 }
@@ -77,7 +76,7 @@ fn pause(fixture: &StoreFixture<'_>, until: Option<Timestamp>) -> Pause {
     Pause { since: fixture.now(), by: "client".to_owned(), reason: Some("because".to_owned()), until }
 }
 
-/// Takes what it can for [`WORKER`], up to a hundred of each lane.
+/// Claims for [`WORKER`], up to a hundred tasks of each lane.
 async fn claim(fixture: &StoreFixture<'_>, lanes: &[LaneId]) -> Claimed {
     let lanes = lanes.iter().map(|lane| (*lane, 100)).collect();
     fixture.claim(Claim { lanes, limit: 1_000, claimant: worker(WORKER) }).await

@@ -26,7 +26,7 @@ macro_rules! registry_conformance {
     };
 }
 
-/// First and last instant and the latest wishes are kept, over a restart too.
+/// The first and last instant and the latest queues and types are kept, also over a restart.
 pub async fn presence_is_recorded(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = saw("w-é", &["q1", "äöü, \"x\""], &["k1"], START);
@@ -40,16 +40,16 @@ pub async fn presence_is_recorded(factory: &dyn StoreFactory) {
     assert_eq!(one(&fixture, "w-é").await, known);
 
     let twice = vec![saw("w-é", &["q3"], &[], at(6_000)), saw("w-é", &["q4"], &[], at(7_000))];
-    fixture.database.record_workers(twice).await.expect("twice in one batch is no fault");
+    fixture.database.record_workers(twice).await.expect("a worker may be twice in one batch");
     let known = WorkerPresence { first_seen_at: START, ..saw("w-é", &["q4"], &[], at(7_000)) };
     assert_eq!(one(&fixture, "w-é").await, known);
-    fixture.database.record_workers(vec![]).await.expect("nobody was seen");
+    fixture.database.record_workers(vec![]).await.expect("an empty call is allowed");
 
     let fixture = fixture.reopen().await;
     assert_eq!(one(&fixture, "w-é").await, known);
 }
 
-/// Also twice in a batch. A worker that only sent heartbeats asks for nothing.
+/// Also twice in a batch. A worker that only sent heartbeats has no queues and types.
 pub async fn a_heartbeat_keeps_what_was_asked_for(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let saw_all = async |seen| fixture.database.record_workers(seen).await.expect("they are remembered");
@@ -116,7 +116,7 @@ pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
 pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(nodes(&fixture).await, []);
-    let said = |number, name: &str, skew_millis| NodePresence {
+    let presence_of = |number, name: &str, skew_millis| NodePresence {
         name: name.into(),
         address: "[::1]:7878".into(),
         roles: vec!["api".into(), "äöü, \"x\"".into()],
@@ -132,16 +132,16 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
     let saw = async |presence: &NodePresence| {
         fixture.database.record_node(presence.clone()).await.expect("it is remembered");
     };
-    let (old, young) = (said(u64::MAX >> 1, "a", i64::MIN), said(2, "", 7));
+    let (old, young) = (presence_of(u64::MAX >> 1, "a", i64::MIN), presence_of(2, "", 7));
     saw(&old).await;
     fixture.advance(1_000);
     saw(&young).await;
     assert_eq!(nodes(&fixture).await, [seen(&old, 0, 0), seen(&young, 1_000, 1_000)]);
 
     fixture.advance(1_000);
-    let again = NodePresence { roles: vec![], address: "other".into(), ..said(u64::MAX >> 1, "b", -1) };
+    let again = NodePresence { roles: vec![], address: "other".into(), ..presence_of(u64::MAX >> 1, "b", -1) };
     saw(&again).await;
-    let same_time = said(1, "c", 0);
+    let same_time = presence_of(1, "c", 0);
     saw(&same_time).await;
     fixture.advance(1_000);
     saw(&young).await;
@@ -153,11 +153,11 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
     saw(&young).await;
     assert_eq!(nodes(&fixture).await.last(), Some(&seen(&young, 3_000, 3_000)), "who was forgotten is new");
     let fixture = fixture.reopen().await;
-    assert_eq!(nodes(&fixture).await.len(), 3, "a restart forgets nobody");
+    assert_eq!(nodes(&fixture).await.len(), 3, "a restart forgets no node");
 }
 
-/// A node is dead when it was last seen before the cutoff, by the store's clock, and lives when it
-/// is seen again.
+/// A node is dead if it was last seen before the cutoff, by the store's clock, and alive when it is
+/// seen again.
 pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(1), NodeId::new(u64::MAX >> 1), NodeId::random()];
@@ -172,7 +172,7 @@ pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
     fixture.database.record_node(bare(nodes[0])).await.expect("it is remembered");
     assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..]);
     let fixture = fixture.reopen().await;
-    assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..], "who was silent is known after a restart");
+    assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..], "silent nodes are known after a restart");
 }
 
 /// A removed node is no longer listed, and an unknown node can be removed too.
@@ -184,8 +184,8 @@ pub async fn a_removed_node_is_gone(factory: &dyn StoreFactory) {
     }
     fixture.advance(1_000);
     fixture.database.remove_node(nodes[0]).await.expect("it is forgotten");
-    fixture.database.remove_node(nodes[0]).await.expect("twice is no fault");
-    fixture.database.remove_node(NodeId::random()).await.expect("nobody knew it");
+    fixture.database.remove_node(nodes[0]).await.expect("a second removal is allowed");
+    fixture.database.remove_node(NodeId::random()).await.expect("removing an unknown node is allowed");
     assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);
     fixture.database.record_node(bare(nodes[0])).await.expect("it is remembered");
     assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);

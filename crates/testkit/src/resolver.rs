@@ -1,6 +1,5 @@
 //! The conformance suite of resolving by [`punctual_core::upkeep::Upkeep`]: each sentence of its
-//! contract is a function here of the same name, and beside them stand random histories against a
-//! model.
+//! contract is a function here of the same name. Random histories are compared with a model.
 
 mod children;
 mod keys;
@@ -21,8 +20,7 @@ pub use keys::*;
 pub use races::*;
 pub use random::*;
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! resolver_conformance {
     ($factory:expr) => {
@@ -47,13 +45,13 @@ macro_rules! resolver_conformance {
             a_blocked_task_has_no_place_in_its_key,
             thousands_of_parents_release_one_child_once,
             thousands_of_children_follow_one_parent,
-            what_a_task_depends_on_is_shown,
+            the_dependencies_of_a_task_are_shown,
             turns_follow_a_model_in_random_histories,
         }
     };
 }
 
-/// Sets what becomes of those behind dead letters of the queue `default`.
+/// Sets `on_dead_letter` of the queue `default`.
 async fn set(fixture: &StoreFixture<'_>, on_dead_letter: OnDeadLetter) {
     let settings = Settings { on_dead_letter, ..Settings::default() };
     fixture
@@ -63,13 +61,13 @@ async fn set(fixture: &StoreFixture<'_>, on_dead_letter: OnDeadLetter) {
         .expect("a queue can be set");
 }
 
-/// What can be claimed of a lane right now, after everything is resolved.
+/// The tasks of a lane that can be claimed now, after everything is resolved.
 async fn claimable(fixture: &StoreFixture<'_>, lane: LaneId) -> Vec<Task> {
     fixture.resolve().await;
     fixture.lease(lane, 100).await
 }
 
-/// Asserts that these can be claimed and nothing else; gives them, running.
+/// Asserts that exactly these can be claimed. Returns them, running.
 async fn take(fixture: &StoreFixture<'_>, lane: LaneId, expected: &[&Task]) -> Vec<Task> {
     let taken = claimable(fixture, lane).await;
     assert_eq!(ids(&taken), expected.iter().map(|task| task.id).collect::<Vec<TaskId>>());

@@ -17,14 +17,13 @@ use crate::store::{
     StoreFactory, StoreFixture, all_of, assert_same, complete, created, fail_for_good, ids, is_done, replayed,
 };
 
-/// This much later all of a test is expired.
+/// This much later everything in a test can be pruned.
 const LONG_AFTER: i64 = 1_000_000_000;
 
 /// More than any store reads in one step.
 const MANY: usize = 5_000;
 
-/// Stamps the suite over what `$factory` (an expression that gives a
-/// `StoreFactory` with a fresh place) opens.
+/// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
 macro_rules! retention_conformance {
     ($factory:expr) => {
@@ -38,13 +37,13 @@ macro_rules! retention_conformance {
             a_key_may_outlive_its_task,
             past_minutes_are_pruned,
 
-            many_steps_find_all_that_is_over,
+            many_steps_find_everything_to_prune,
             work_goes_on_meanwhile,
         }
     };
 }
 
-/// Whatever its final state, a task is removed everywhere, and its key can be used again.
+/// A task in any final state is removed everywhere, and its key can be used again.
 pub async fn old_history_is_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = one_of_each_end(&fixture).await;
@@ -64,7 +63,7 @@ pub async fn old_history_is_pruned(factory: &dyn StoreFactory) {
         assert_same(&fixture.get(task).await, task);
     }
     assert_eq!(prune_history(&fixture, before, 100).await, 0, "there is no more");
-    // Life goes on.
+    // The store still works.
     one_of_each_end(&fixture).await;
 }
 
@@ -102,7 +101,7 @@ pub async fn younger_and_live_tasks_are_kept(factory: &dyn StoreFactory) {
     assert_eq!(ids(&again), [waiting.id], "it can be worked on as before");
 }
 
-/// No step removes more than it may, and the steps together remove everything.
+/// No step removes more than its limit, and the steps together remove everything.
 pub async fn a_step_is_small(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     finish(&fixture, (0..20).map(|key| task().key(&format!("k{key}"), 1).build()).collect()).await;
@@ -111,7 +110,7 @@ pub async fn a_step_is_small(factory: &dyn StoreFactory) {
     assert!(fixture.list(all_of(TENANT), 10).await.is_empty());
 }
 
-/// A change that was decided before finds nothing, and a restart neither.
+/// Neither a change that was decided before nor a restart finds them.
 pub async fn pruned_tasks_never_come_back(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task().label("a", "b")).await;
@@ -129,7 +128,7 @@ pub async fn pruned_tasks_never_come_back(factory: &dyn StoreFactory) {
     assert_eq!(ids(&fixture.lease(next.lane.id, 10).await), [next.id]);
 }
 
-/// A key whose life is over makes another task, of the same content or another.
+/// An expired key makes another task, with the same content or another.
 pub async fn old_keys_are_free_again(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |key: &str, content| task().key(key, content).created_at(fixture.now());
@@ -147,7 +146,7 @@ pub async fn old_keys_are_free_again(factory: &dyn StoreFactory) {
     }
 }
 
-/// A live task would be done twice; a key that is young enough may still be tried again.
+/// Otherwise a live task would run twice. A client may still retry with a young key.
 pub async fn a_key_of_a_live_task_is_kept(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let waiting = fixture.insert_one(task().key("waiting", 1).due(at(LONG_AFTER))).await;
@@ -159,11 +158,11 @@ pub async fn a_key_of_a_live_task_is_kept(factory: &dyn StoreFactory) {
         assert_same(&replayed(submit(&fixture, task().key(key, 1)).await), first);
     }
     fixture.apply(&running, complete(None)).await;
-    assert_eq!(prune_keys(&fixture, at(LONG_AFTER), 10).await, 2, "those that are at rest now");
+    assert_eq!(prune_keys(&fixture, at(LONG_AFTER), 10).await, 2, "the keys of tasks that have finished");
     assert_same(&replayed(submit(&fixture, task().key("waiting", 1)).await), &waiting);
 }
 
-/// A key whose task is gone is refused rather than done again, until its own life is over.
+/// A key without its task is refused until the key expires, so that the work is not done again.
 pub async fn a_key_may_outlive_its_task(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let done = finish(&fixture, vec![task().key("k", 1).build()]).await.remove(0);
@@ -177,8 +176,8 @@ pub async fn a_key_may_outlive_its_task(factory: &dyn StoreFactory) {
     created(submit(&fixture, task().key("k", 1)).await);
 }
 
-/// No step removes more than it may, and the steps together remove everything that is past, of
-/// every tenant.
+/// No step removes more than its limit, and the steps together remove all past minutes of every
+/// tenant.
 pub async fn past_minutes_are_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |number: i64| task().tenant(["a", "b"][usize::from(number % 2 == 0)]).due(at(number * 60_000)).build();
@@ -198,14 +197,14 @@ pub async fn past_minutes_are_pruned(factory: &dyn StoreFactory) {
     for (tenant, left) in [("a", vec![11, 13, 15, 17, 19]), ("b", vec![10, 12, 14, 16, 18, 20])] {
         let shown = fixture.database.waiting(tenant, start, start.plus(100)).await.expect("waiting answers");
         let minutes: Vec<i64> = shown.iter().map(|(minute, _)| minute.number() - start.number()).collect();
-        assert_eq!(minutes, left, "the minute that lasts, and those to come");
+        assert_eq!(minutes, left, "the current minute, and later ones");
     }
     let pruned = fixture.database.prune(Prunable::Forecast, fixture.now(), 2).await.expect("prune answers");
     assert_eq!(pruned, Pruned::default(), "there is no more");
 }
 
-/// However many there are, and however those that stay lie among them.
-pub async fn many_steps_find_all_that_is_over(factory: &dyn StoreFactory) {
+/// With many rows, and rows that stay among them.
+pub async fn many_steps_find_everything_to_prune(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tenants = ["acme", "other"];
     let wish = |number: usize| task().tenant(tenants[number % 2]).key(&format!("k{number}"), 1);
@@ -222,7 +221,7 @@ pub async fn many_steps_find_all_that_is_over(factory: &dyn StoreFactory) {
     }
     running.sort_unstable_by_key(|task| task.id);
     assert_eq!(running.len(), MANY);
-    // A third is expired, a third finishes later, a third runs.
+    // A third is old, a third finishes later, a third runs.
     let third = |number: usize| running.iter().skip(number).step_by(3);
     settle(&fixture, third(0)).await;
     fixture.advance(1_000);
@@ -235,14 +234,14 @@ pub async fn many_steps_find_all_that_is_over(factory: &dyn StoreFactory) {
         found.extend(ids(&fixture.list(all_of(tenant), 1_000).await));
     }
     assert_eq!(found, left);
-    // All keys are as old, but a third belongs to live tasks.
-    let at_rest = over + u64::try_from(third(1).count()).expect("not so many");
-    assert_eq!(prune_keys(&fixture, at(1), 700).await, at_rest);
+    // All keys are old, but a third belongs to live tasks.
+    let finished = over + u64::try_from(third(1).count()).expect("not so many");
+    assert_eq!(prune_keys(&fixture, at(1), 700).await, finished);
     assert_eq!(prune_keys(&fixture, at(1), 700).await, 0);
 }
 
-/// Submitters, workers and listings notice nothing meanwhile: no call fails, and no page misses or
-/// repeats a task that stays.
+/// Submitters, workers and listings are not affected: no call fails, and no page misses or repeats
+/// a task that stays.
 pub async fn work_goes_on_meanwhile(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let staying = fixture.insert(task().queue("later").due(at(LONG_AFTER)).times(30)).await;
@@ -282,7 +281,7 @@ pub async fn work_goes_on_meanwhile(factory: &dyn StoreFactory) {
     assert_eq!(fixture.counts().await.into_values().sum::<u64>(), 30);
 }
 
-/// A completed, a dead, a cancelled and an expired task, all now.
+/// Tasks that finish now: completed, dead-lettered, cancelled and expired.
 async fn one_of_each_end(fixture: &StoreFixture<'_>) -> Vec<Task> {
     let completed = fixture.running(task().queue("a").payload("1")).await;
     let dead = fixture.running(task().queue("b").payload("2")).await;
@@ -320,7 +319,7 @@ async fn submit(fixture: &StoreFixture<'_>, task: TaskBuilder) -> Inserted {
     fixture.store.insert(vec![task.build()]).await.expect("insert answers").pop().expect("one answer")
 }
 
-/// Steps until there is no more; how many were removed.
+/// Prunes until there is no more. Returns how many rows were removed.
 async fn prune_history(fixture: &StoreFixture<'_>, before: Timestamp, limit: usize) -> u64 {
     steps(limit, async || {
         fixture.database.prune(Prunable::History, before, limit).await.expect("prune_history answers")
@@ -328,7 +327,7 @@ async fn prune_history(fixture: &StoreFixture<'_>, before: Timestamp, limit: usi
     .await
 }
 
-/// The same of keys.
+/// The same for keys.
 async fn prune_keys(fixture: &StoreFixture<'_>, before: Timestamp, limit: usize) -> u64 {
     steps(limit, async || fixture.database.prune(Prunable::Keys, before, limit).await.expect("prune_keys answers"))
         .await

@@ -19,16 +19,16 @@ use tokio::task::JoinSet;
 use crate::fixtures::{TENANT, at, json};
 use crate::store::{StoreFactory, StoreFixture, all_of};
 
-mod asked;
 mod made;
 mod records;
 mod refused;
+mod triggers;
 
-pub use asked::*;
 pub(crate) use made::{advance, done, fired, of_schedule, record, schedule};
 use made::{due, get, keys, lead, lost, occurrences, replace, snapshot, stored};
 pub use records::*;
 pub use refused::*;
+pub use triggers::*;
 
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
@@ -68,7 +68,7 @@ macro_rules! schedules_conformance {
     };
 }
 
-/// The second is refused, and its own id is unknown.
+/// The second schedule is refused, and its id stays unknown.
 pub async fn a_name_is_given_once_in_a_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = stored(&fixture, "nightly").await;
@@ -94,7 +94,7 @@ pub async fn a_name_is_given_once_in_a_tenant(factory: &dyn StoreFactory) {
     assert_eq!(made.iter().filter(|inserted| **inserted == ScheduleInserted::Created).count(), 1);
 }
 
-/// Every field of it is read again as it was written; an older revision writes nothing.
+/// Every field is read back as it was written; an older revision writes nothing.
 pub async fn replace_needs_the_revision(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -122,7 +122,7 @@ pub async fn replace_needs_the_revision(factory: &dyn StoreFactory) {
     assert_eq!(read, Schedule { revision: 2, ..edited.clone() });
     assert_eq!(replace(&fixture, &Schedule { name: "late".into(), ..edited }).await, Replaced::Lost);
     assert_eq!(get(&fixture, &was).await, Some(read.clone()));
-    assert_eq!(replace(&fixture, &Schedule { revision: 3, ..read.clone() }).await, Replaced::Lost, "of the future");
+    assert_eq!(replace(&fixture, &Schedule { revision: 3, ..read.clone() }).await, Replaced::Lost, "a later revision");
     assert_eq!(replace(&fixture, &schedule("nobody")).await, Replaced::Lost);
     let mut goes_on = read;
     goes_on.set_pause(None);
@@ -140,7 +140,7 @@ pub async fn a_name_that_is_taken_is_not_given_by_a_replace(factory: &dyn StoreF
     assert_eq!(replace(&fixture, &Schedule { name: "three".into(), ..one }).await, Replaced::Done);
 }
 
-/// Nothing of it is found any more, and the tasks it made are what they were.
+/// Nothing of it is found any more, and its tasks are unchanged.
 pub async fn remove_needs_the_revision_and_frees_the_name(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -149,11 +149,11 @@ pub async fn remove_needs_the_revision_and_frees_the_name(factory: &dyn StoreFac
     assert_eq!(done(&fixture, advance(&was, records)).await, [at(0), at(1)]);
     assert!(!fixture.schedules.remove(was.id, 1).await.unwrap(), "an advance has moved the revision");
     assert!(fixture.schedules.remove(was.id, 2).await.unwrap());
-    assert_eq!(occurrences(&fixture, &was).await.len(), 1, "what waits goes with it");
+    assert_eq!(occurrences(&fixture, &was).await.len(), 1, "waiting occurrences are removed with it");
     assert_eq!(
         fixture.database.prune(Prunable::Occurrences, at(MINUTE), 10).await.unwrap().removed,
         1,
-        "the rest in its time"
+        "the other records are pruned at their time"
     );
     assert!(!fixture.schedules.remove(was.id, 2).await.unwrap());
     assert_eq!(get(&fixture, &was).await, None);
@@ -174,7 +174,7 @@ pub async fn a_schedule_is_bound_to_its_tenant(factory: &dyn StoreFactory) {
     assert_eq!(fixture.schedules.list("other", None, 10).await.unwrap(), []);
 }
 
-/// Byte by byte, whatever a page holds, and while others come and go.
+/// In the order of bytes, with any page size, and while schedules are added and removed.
 pub async fn list_pages_by_name(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let names = ["B", "a", "a-1", "a.1", "a/1", "a:1", "a_1", "aa", "b"];
@@ -232,7 +232,7 @@ pub async fn due_lists_the_schedules_to_check(factory: &dyn StoreFactory) {
     }
 }
 
-/// And every part of it is read again: the records, the counters, and tasks that can be claimed.
+/// Every part is read back: the records, the counters, and tasks that can be claimed.
 pub async fn an_advance_is_one_write(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -291,7 +291,7 @@ fn expect_records(records: &[Occurrence], task: &NewTask, many: Covers) {
     assert_eq!((missed.covers, missed.reason.as_str()), (Some(many), "outside_window"));
 }
 
-/// However many are written at once. The others leave no task and no record.
+/// Of any number that are written at once, one succeeds. The others leave no task and no record.
 pub async fn an_advance_needs_the_revision(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -327,7 +327,7 @@ pub async fn an_advance_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     fixture.advance(20_000);
     assert!(
         fixture.schedules.advance(Some(&past), vec![advance(&was, vec![])]).await.unwrap().is_some(),
-        "it ran out only"
+        "the lease ran out, but no other node has held it"
     );
     let leader = lead(&fixture, NodeId::new(2)).await;
     let wanted = Advance { revision: 2, ..wanted };
@@ -339,7 +339,7 @@ pub async fn an_advance_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     assert!(matches!(advanced.as_slice(), [Advanced::Done { .. }]));
 }
 
-/// Whatever it would have done.
+/// Whatever the advance does.
 pub async fn an_advance_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -349,7 +349,7 @@ pub async fn an_advance_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory
     assert_eq!(occurrences(&fixture, &was).await, []);
 }
 
-/// With its reason, and back; every switch is a new version.
+/// Pauses with a reason, and resumes. Every switch makes a new version.
 pub async fn an_advance_switches_a_pause(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -367,7 +367,7 @@ pub async fn an_advance_switches_a_pause(factory: &dyn StoreFactory) {
     assert_eq!((resumed.pause, resumed.version, resumed.updated_at), (None, 3, at(9)));
 }
 
-/// With all that hangs on them.
+/// With their records and counters.
 pub async fn schedules_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -380,7 +380,7 @@ pub async fn schedules_outlive_the_process(factory: &dyn StoreFactory) {
     assert_eq!(occurrences(&fixture, &was).await, found);
 }
 
-/// One that is lost takes no other along; answers come in order.
+/// A lost advance does not affect the others. Answers are in order.
 pub async fn many_advances_in_one_call_are_each_by_themselves(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut all = Vec::new();

@@ -1,7 +1,8 @@
-//! What the test processes of one user share: a directory, kept between runs, and the ports in use.
+//! The state that the test processes of one user share: a directory, kept between runs, and the
+//! ports in use.
 //!
-//! Every test is a process of its own, and many run at once; whatever they share is guarded by
-//! file locks, which end with the process that holds them.
+//! Every test is its own process, and many run at once. File locks guard the shared state; a lock
+//! ends with its process.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -11,9 +12,8 @@ use std::path::PathBuf;
 
 use rand::RngExt;
 
-/// Below the ports that the system gives to outgoing connections, so that nobody takes one while
-/// its server is down, and no client that tries again and again to connect to a server that is down
-/// connects to itself.
+/// Below the ports that the system gives to outgoing connections. So no other process takes a port
+/// while its server is down, and a client that retries meanwhile never connects to itself.
 const PORTS: std::ops::Range<u16> = 16_000..32_000;
 
 /// The user that this process runs as.
@@ -27,7 +27,7 @@ pub(crate) fn directory() -> PathBuf {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
     made.unwrap_or_else(|error| panic!("{} cannot be made: {error}", path.display()));
     let owner = std::fs::metadata(&path).expect("a directory that was made is there").uid();
-    assert_eq!(owner, user(), "{} belongs to somebody else", path.display());
+    assert_eq!(owner, user(), "{} belongs to another user", path.display());
     path
 }
 
@@ -38,8 +38,7 @@ pub(crate) fn lockable(name: &str) -> File {
     opened.unwrap_or_else(|error| panic!("{} cannot be opened: {error}", path.display()))
 }
 
-/// A loopback port that no other test takes while this is alive, whether anybody listens there or
-/// not.
+/// A loopback port that no other test takes while this is alive, with or without a listener.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -67,8 +66,8 @@ impl Port {
     }
 }
 
-/// Whether nobody listens there. Asked by connecting: a listener of ours could live on for a moment
-/// in a child that is just being started, and be in the way of the one that the port is for.
+/// Whether the port has no listener. It tries to connect instead of to bind: a child process that
+/// is just starting could hold a copy of our listener for a moment, and block the real server.
 fn is_free(port: u16) -> bool {
     let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
     connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
@@ -79,12 +78,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserved_port_is_free_and_nobody_elses() {
+    fn a_reserved_port_is_free_and_exclusive() {
         let ports: Vec<Port> = (0..50).map(|_| Port::reserve()).collect();
         let mut numbers: Vec<u16> = ports.iter().map(Port::number).collect();
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), ports.len());
-        std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, ports[0].number())).expect("nobody listens there");
+        std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, ports[0].number())).expect("the port has no listener");
     }
 }

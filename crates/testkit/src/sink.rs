@@ -1,8 +1,8 @@
-//! A webhook target for black-box tests: records every hit, and answers as it is set to.
+//! A webhook target for black-box tests: records every hit, and answers as scripted.
 //!
-//! It runs on a thread of its own, so that the arrival times it notes do not depend on what
-//! the test is doing. Each path has a script of [`SinkAnswer`]s, the last of which stays; a path
-//! without one answers 200. It speaks HTTP by hand because it must be able to misbehave.
+//! It runs on its own thread, so that the arrival times it records do not depend on what the test
+//! is doing. Each path has a script of [`SinkAnswer`]s, the last of which repeats; a path without
+//! one answers 200. It speaks HTTP by hand because it must be able to misbehave.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -77,7 +77,7 @@ impl Sink {
         self.book().hits.clone()
     }
 
-    /// The most hits that were waiting for their answers at one time.
+    /// The maximum number of hits that waited for their answers at one time.
     pub fn most_at_once(&self) -> usize {
         self.book().most_at_once
     }
@@ -104,7 +104,7 @@ impl Sink {
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    /// When its first bytes were there.
+    /// When its first bytes arrived.
     pub at: Timestamp,
     /// `POST`, unless something is wrong.
     pub method: String,
@@ -117,7 +117,7 @@ pub struct Hit {
 }
 
 impl Hit {
-    /// The header of that name, whatever its case; panics when there is none, or more than one.
+    /// The header of that name, in any case; panics unless there is exactly one.
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
         let values = self.values(name);
@@ -132,7 +132,7 @@ impl Hit {
     }
 }
 
-/// What the sink does with a hit.
+/// How the sink answers a hit.
 #[derive(Clone, Debug)]
 pub struct SinkAnswer {
     after: Duration,
@@ -165,7 +165,7 @@ impl SinkAnswer {
         Self::status(200).header("content-type", "application/json").body(value.to_string())
     }
 
-    /// Never a byte, however long the other side waits.
+    /// Never sends a byte, however long the other side waits.
     pub fn hang() -> Self {
         Self::status(0).in_the_manner(Manner::Hang)
     }
@@ -214,7 +214,7 @@ impl SinkAnswer {
         self
     }
 
-    /// Lets so much time pass first.
+    /// Waits this long before it answers.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.after = delay;
@@ -284,7 +284,7 @@ impl Book {
     }
 }
 
-/// Counts a hit as waiting until its answer is given, or its connection gone.
+/// Counts a hit as waiting until its answer is sent or its connection is gone.
 struct Waiting(Arc<Mutex<Book>>);
 
 impl Drop for Waiting {
@@ -297,8 +297,7 @@ async fn accept(listener: Listener, book: Arc<Mutex<Book>>) {
     let listener = TcpListener::from_std(listener).expect("a non-blocking listener can be registered");
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            // An error on a connection is the other side's doing; what counts is what the book
-            // says.
+            // The other side causes errors on a connection; tests check the recorded hits.
             let book = Arc::clone(&book);
             tokio::spawn(async move { serve(stream, book).await.ok() });
         }
@@ -327,7 +326,8 @@ async fn serve(mut stream: TcpStream, book: Arc<Mutex<Book>>) -> io::Result<()> 
         };
         tokio::select! {
             given = given => given?,
-            // The other side gave up; a pipelined request would end here too, but nobody sends one.
+            // The other side gave up. A pipelined request would end here too, but no client sends
+            // one.
             _ = reader.begins() => return Ok(()),
         }
         drop(waiting);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_misbehaves_as_told() {
+    async fn it_misbehaves_on_request() {
         let sink = Sink::start();
         let api = ApiClient::new(&sink.url(""));
         for (path, answer) in [
@@ -392,7 +392,7 @@ mod tests {
         {
             sink.answer(path, answer);
             let call = api.call("POST", path).try_send();
-            assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err(), "{path} came to an end");
+            assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err(), "{path} ended");
         }
         eventually("given-up hits no longer wait", Duration::from_secs(5), async || match sink.waiting() {
             0 => Ok(()),

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: just enough to read what the other side really sent, byte for byte.
+//! HTTP/1.1 by hand: just enough to read every byte that the other side sent.
 //!
 //! Used by the sink, which must be able to misbehave, and by requests that no proper client would
 //! send.
@@ -15,7 +15,7 @@ pub(crate) struct HttpMessage {
     pub(crate) body: Vec<u8>,
 }
 
-/// A connection and what was read of it beyond the last message.
+/// A connection, and the bytes that were read beyond the last message.
 pub(crate) struct HttpReader<R> {
     stream: R,
     buffer: Vec<u8>,
@@ -26,7 +26,7 @@ impl<R: AsyncRead + Unpin> HttpReader<R> {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Waits for the first bytes of the next message; `false` when the other side has closed.
+    /// Waits for the first bytes of the next message; `false` if the other side has closed.
     pub(crate) async fn begins(&mut self) -> io::Result<bool> {
         if self.buffer.is_empty() {
             return self.more().await;
@@ -34,7 +34,7 @@ impl<R: AsyncRead + Unpin> HttpReader<R> {
         Ok(true)
     }
 
-    /// The next message, or `None` when the other side closed before its end.
+    /// The next message, or `None` if the other side closed before its end.
     pub(crate) async fn message(&mut self) -> io::Result<Option<HttpMessage>> {
         let Some(head) = self.through(b"\r\n\r\n").await? else { return Ok(None) };
         let head = String::from_utf8_lossy(&head).into_owned();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn messages_are_cut_where_they_end() {
+    async fn messages_are_split_at_their_ends() {
         let bytes: &[u8] =
             b"POST /a HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiPOST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
             3\r\nabc\r\n1\r\nd\r\n0\r\n\r\nGET /c HTTP/1.1\r\n\r\nGET /cut";

@@ -1,4 +1,4 @@
-//! The tools of the tests, tried on what they are for.
+//! Tests of the test tools: the PostgreSQL servers and the proxy.
 
 mod it {
     mod postgres;

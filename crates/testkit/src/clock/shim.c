@@ -1,5 +1,6 @@
-/* A wall clock that can be set while a program runs: preloaded, it adds to every reading of the real-time clocks the
- * nanoseconds that stand, as eight bytes, in the file named by TESTKIT_CLOCK. The monotonic clocks are left alone. */
+/* A wall clock that can be set while a program runs. Preloaded, it adds an offset to every reading
+ * of the real-time clocks: the nanoseconds in the file that TESTKIT_CLOCK names, as eight bytes.
+ * The monotonic clocks are unchanged. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

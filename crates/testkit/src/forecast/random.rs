@@ -1,4 +1,4 @@
-//! Random histories against a count of what waits, made by looking at every task.
+//! Random histories, compared with a count over every task.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const SEEDS: u64 = 4;
 const STEPS: usize = 150;
 const TENANTS: [&str; 2] = ["acme", "other"];
 
-/// A store, and what was submitted to it.
+/// A store, and the tasks that were submitted to it.
 struct History<'a> {
     fixture: StoreFixture<'a>,
     tasks: Vec<(&'static str, TaskId)>,
@@ -25,7 +25,7 @@ struct History<'a> {
     dice: Dice,
 }
 
-/// Whatever happens to tasks, the counts are those of what waits for later minutes.
+/// Whatever happens to tasks, the counts are those of the tasks that wait for later minutes.
 pub async fn counts_follow_random_histories(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
     for seed in 0..SEEDS {
@@ -84,7 +84,7 @@ impl History<'_> {
         wish.build()
     }
 
-    /// Claims from a lane, and ends what was claimed in one of many ways.
+    /// Claims from a lane, and ends each claimed task in a random way.
     async fn run_some(&mut self) {
         if self.lanes.is_empty() {
             return;
@@ -104,8 +104,7 @@ impl History<'_> {
         self.fixture.store.apply(changes).await.expect("apply answers");
     }
 
-    /// Edits, cancels, hurries or drives again some tasks in one call; what does not apply to them
-    /// is left out.
+    /// Edits, cancels, runs now or re-drives some tasks in one call. Leaves out illegal events.
     async fn change(&mut self, count: usize) {
         let mut changes: Vec<(TaskId, Change)> = Vec::new();
         for _ in 0..count {

@@ -15,7 +15,7 @@ fn holder(worker: &str, tasks: u64, seen_at: Timestamp) -> Holder {
     Holder { worker: worker.into(), tasks, seen_at }
 }
 
-/// Neither webhooks, nor other tenants' workers, nor those whose leases have run out.
+/// Webhooks, other tenants' workers, and workers whose leases have run out are not listed.
 pub async fn workers_that_hold_tasks_are_listed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(holders(&fixture, TENANT, 10).await, Holders::default());
@@ -28,7 +28,7 @@ pub async fn workers_that_hold_tasks_are_listed(factory: &dyn StoreFactory) {
     fixture.advance(1_000);
     take("a", TENANT, 1).await;
     take("c", "other", 1).await;
-    // A webhook that answers later holds its task without a node, and is no worker.
+    // A webhook that completes later holds its task without a node, and is not a pull worker.
     let pushed = fixture.insert_one(task().push("http://127.0.0.1:1")).await;
     let queued = fixture.dispatch(pushed.lane.id, 1).await.remove(0);
     let begun = fixture.start(queued.id, queued.position.version).await.expect("it begins");
@@ -41,7 +41,7 @@ pub async fn workers_that_hold_tasks_are_listed(factory: &dyn StoreFactory) {
     let some = holders(&fixture, TENANT, 1).await;
     assert!(some.or_more && some.workers.len() <= 2, "{some:?}");
 
-    // Heard of again by its heartbeat.
+    // Its heartbeat counts as seen.
     fixture.advance(20_000);
     fixture.beat(&first[0], first[0].position.version, None, None).await.expect("it is extended");
     let b = |tasks, millis| holder("b", tasks, at(millis));

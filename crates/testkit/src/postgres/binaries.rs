@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are, and as whom they run: they refuse to run as root.
+//! Where PostgreSQL's programs are, and which user runs them: they refuse to run as root.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -13,10 +13,10 @@ const CHOSEN: &str = "PUNCTUAL_TEST_POSTGRES_BIN";
 /// Where Debian keeps its versions.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// The version that is taken unless another is chosen.
+/// The default version.
 const VERSION: &str = "15";
 
-/// The programs of one version, and who runs them.
+/// The programs of one version, and the user that runs them.
 #[derive(Clone, Debug)]
 pub(super) struct Binaries {
     directory: PathBuf,
@@ -24,8 +24,8 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// Those of `PUNCTUAL_TEST_POSTGRES_BIN`, else version 15 as Debian installs it, else those on
-    /// the `PATH`, else the newest that Debian has installed.
+    /// Finds the programs: those of `PUNCTUAL_TEST_POSTGRES_BIN`, else version 15 as Debian
+    /// installs it, else those on the `PATH`, else the newest version that Debian has installed.
     pub(super) fn find() -> Self {
         let directory = match std::env::var_os(CHOSEN) {
             Some(chosen) => {
@@ -46,11 +46,11 @@ impl Binaries {
         self.as_user(self.directory.join(program))
     }
 
-    /// Any program, to be run as the user who owns the servers' files.
+    /// Any program, to be run as the user that owns the servers' files.
     pub(super) fn as_user(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        // Neither messages in the language of whoever runs the tests nor the server that they
-        // usually talk to.
+        // The environment of the test run must not set the language of messages or the default
+        // server.
         command.env("LC_ALL", "C").current_dir("/");
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);
@@ -61,7 +61,7 @@ impl Binaries {
         command
     }
 
-    /// Gives a file or directory to the user who runs the programs.
+    /// Gives a file or directory to the user that runs the programs.
     pub(super) fn own(&self, path: &Path) {
         if let Some(Account { user, group }) = self.account {
             let given = std::os::unix::fs::chown(path, Some(user), Some(group));
@@ -84,8 +84,8 @@ struct Account {
 impl Account {
     fn named(name: &str) -> Self {
         let number = |flag| {
-            let said = run(Command::new("id").args([flag, name]));
-            said.trim().parse().unwrap_or_else(|_| panic!("id {flag} {name} says {said:?}"))
+            let printed = run(Command::new("id").args([flag, name]));
+            printed.trim().parse().unwrap_or_else(|_| panic!("id {flag} {name} prints {printed:?}"))
         };
         Self { user: number("-u"), group: number("-g") }
     }

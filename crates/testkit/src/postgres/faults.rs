@@ -11,8 +11,8 @@ impl Postgres {
         self.stop("INT").await;
     }
 
-    /// Ends as in a crash of its processes: nothing is written any more, and the next start
-    /// recovers (SIGQUIT).
+    /// Ends as in a crash of its processes: it writes nothing more, and the next start recovers
+    /// (SIGQUIT).
     pub async fn stop_immediately(&mut self) {
         self.stop("QUIT").await;
     }
@@ -37,16 +37,16 @@ impl Postgres {
         postmaster.wait().expect("invariant: a killed child ends");
     }
 
-    /// Stops all of its processes where they are (SIGSTOP): connections stay, new ones are even
-    /// accepted by the system, and nobody is answered. Thaw it before stopping it; it can be killed
-    /// as it is.
+    /// Freezes all of its processes (SIGSTOP): connections stay open, the system even accepts new
+    /// ones, and no client gets an answer. Thaw the server before stopping it; it can be killed
+    /// while it is frozen.
     pub async fn freeze(&self) {
-        // The postmaster first: once it stands still it starts no further process.
+        // The postmaster first: once it is frozen it starts no further process.
         freeze_all(vec![self.postmaster().id()]).await;
         freeze_all(processes::of(&self.data())).await;
     }
 
-    /// Lets a frozen server go on as if no time had passed (SIGCONT).
+    /// Lets a frozen server continue as if no time had passed (SIGCONT).
     pub fn thaw(&self) {
         self.postmaster();
         processes::signal("CONT", &processes::of(&self.data()));
@@ -59,8 +59,8 @@ impl Postgres {
 
 async fn freeze_all(pids: Vec<u32>) {
     processes::signal("STOP", &pids);
-    // A signal takes its time: a process is stopped only when the system says so.
-    eventually("the processes stand still", WITHIN, async || {
+    // A signal is not immediate: a process is stopped only when the system reports it.
+    eventually("the processes are frozen", WITHIN, async || {
         let moving: Vec<u32> = pids.iter().copied().filter(|pid| !processes::is_stopped(*pid)).collect();
         if moving.is_empty() { Ok(()) } else { Err(format!("{moving:?}")) }
     })

@@ -1,8 +1,8 @@
-//! Sees to it that no server outlives its test, however the test ends.
+//! Ensures that no server outlives its test, however the test ends.
 //!
-//! A small shell script waits for the end of its input, which comes when the guardian is dropped
-//! and also when the test's process is killed; then it ends the server and removes its
-//! directory. It is the only one who does either for good.
+//! A small shell script waits for the end of its input, which comes when the guardian is dropped or
+//! the test's process is killed. Then it ends the server and removes its directory. Nothing else
+//! does either.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -21,13 +21,13 @@ impl Guardian {
         let mut command = Command::new("sh");
         command.args(["-c", include_str!("guardian.sh"), "guardian"]).arg(directory);
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Out of reach of a signal to the test and its children, as the test runner sends one to
-        // what hangs.
+        // In its own process group, so that the test runner's signal to a hanging test does not
+        // reach it.
         command.process_group(0);
         Self { shell: command.spawn().expect("sh runs") }
     }
 
-    /// Ends the server and removes its directory now; once is enough.
+    /// Ends the server and removes its directory now. Further calls do nothing.
     pub(super) fn end(&mut self) {
         drop(self.shell.stdin.take());
         self.shell.wait().ok();

@@ -1,7 +1,9 @@
-# Ends a server and removes its directory ($1) when standard input ends: when the test lets go of it, or is dead.
+# Ends a server and removes its directory ($1) when standard input ends: when the test closes it or
+# dies.
 data=$1/data
 
-# Prints the processes whose working directory is the data directory; those are the server's, frozen ones too.
+# Prints the processes whose working directory is the data directory: those of the server, frozen or
+# not.
 processes() {
   for process in /proc/[0-9]*; do
     if [ "$process/cwd" -ef "$data" ]; then echo "${process#/proc/}"; fi
@@ -19,7 +21,7 @@ gone() {
 
 read -r _
 
-# First politely: a server that ends by itself gives its shared memory back.
+# Ask first: a server that ends by itself frees its shared memory.
 postmaster=$(head -n 1 "$data/postmaster.pid" 2>/dev/null)
 if [ -n "$postmaster" ] && [ "/proc/$postmaster/cwd" -ef "$data" ]; then
   kill -QUIT "$postmaster"
@@ -30,7 +32,8 @@ if ! gone 100; then
   gone 100
 fi
 
-# A file that is left was left by a crash; it names the shared memory that nobody has given back.
+# If the file is still there, the server crashed; the file names the shared memory that was not
+# freed.
 memory=$(sed -n 's/^ *[0-9][0-9]*  *\([0-9][0-9]*\) *$/\1/p' "$data/postmaster.pid" 2>/dev/null)
 if [ -n "$memory" ]; then ipcrm -m "$memory"; fi
 rm -rf "$1"

@@ -1,4 +1,4 @@
-//! A streaming standby, one that is waited for, and its promotion.
+//! A streaming standby, synchronous if wanted, and its promotion.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::binaries::run;
 use super::{Postgres, WITHIN, blocking, connect};
 use crate::eventually::eventually;
 
-/// A commit that waits for nobody takes a small part of this, also on a busy machine.
+/// A commit that waits for no standby takes a fraction of this, also on a busy machine.
 const COMMITS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Postgres {
-    /// Starts a hot standby of this server, in a directory and on a port of its own, and waits
-    /// until it streams.
+    /// Starts a hot standby of this server, with its own directory and port, and waits until it
+    /// streams.
     pub async fn standby(&self) -> Self {
         let (binaries, files) = (self.binaries.clone(), self.files);
         let primary = format!("host=127.0.0.1 port={} user=postgres", self.port());
@@ -33,13 +33,13 @@ impl Postgres {
         standby
     }
 
-    /// From now on a commit is acknowledged only after this standby has it: promoted, it has all
-    /// that was acknowledged. Returns once a commit was seen to wait.
+    /// From now on the server acknowledges a commit only after this standby has it. So a promoted
+    /// standby has every acknowledged commit. Returns once a commit was seen to wait.
     pub async fn wait_for_standby(&self, standby: &Self) {
         self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
         self.execute("SELECT pg_reload_conf()").await;
-        // The server's processes hear of it one after the other, so that only what happens shows
-        // that all have.
+        // The server's processes read the new setting one after the other, so only an observed
+        // commit shows that it applies.
         eventually("a commit waits for the standby", WITHIN, async || {
             standby.freeze().await;
             let waits = self.commit_waits().await;
@@ -49,15 +49,15 @@ impl Postgres {
         .await;
     }
 
-    /// Whether a commit takes longer than any that waits for nobody; it goes on by itself.
+    /// Whether a commit takes longer than one that waits for no standby. It continues by itself.
     async fn commit_waits(&self) -> bool {
         let client = connect(&self.url("postgres")).await;
-        let write = "SELECT pg_logical_emit_message(true, 'testkit', 'is this waited for?')";
+        let write = "SELECT pg_logical_emit_message(true, 'testkit', 'does this wait?')";
         let commit = tokio::spawn(async move { client.batch_execute(write).await });
         tokio::time::timeout(COMMITS_WITHIN, commit).await.is_err()
     }
 
-    /// Makes a primary of a standby, and waits until it can be written to.
+    /// Promotes a standby to a primary, and waits until it accepts writes.
     pub async fn promote(&mut self) {
         let seconds = WITHIN.as_secs();
         let promoted = self.execute(&format!("SELECT pg_promote(true, {seconds}), pg_is_in_recovery()")).await;

@@ -1,6 +1,6 @@
 //! A data directory as `initdb` makes it, made once for all tests and unpacked for every server.
 //!
-//! It is one file, so that it is there as a whole or not at all.
+//! It is one file, so that it exists as a whole or not at all.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::binaries::{Binaries, run};
 use crate::shared;
 
-/// What the directory is made with.
+/// The options of `initdb`.
 const INITDB: [&str; 9] = ["-A", "trust", "-U", "postgres", "-k", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"];
 
 /// Unpacks a fresh data directory as `directory`/data.
@@ -23,7 +23,7 @@ pub(super) fn make(binaries: &Binaries, data: &Path) {
     run(binaries.command("initdb").args(INITDB).arg("-D").arg(data));
 }
 
-/// The packed template; whoever comes first makes it, while the others wait.
+/// The path of the packed template. The first process makes it, while the others wait.
 fn made(binaries: &Binaries) -> PathBuf {
     let mut key = DefaultHasher::new();
     (binaries.identity(), INITDB).hash(&mut key);
@@ -33,16 +33,17 @@ fn made(binaries: &Binaries) -> PathBuf {
         return template;
     }
     let lock = shared::lockable(&format!("{name}.lock"));
-    lock.lock().expect("a file of one's own can be locked");
+    lock.lock().expect("the lock file can be locked");
     if !template.exists() {
         let workshop = tempfile::tempdir().expect("a temporary directory can be made");
         binaries.own(workshop.path());
         make(binaries, &workshop.path().join("data"));
         let packed = shared::directory().join(format!("{name}.making"));
-        let file = File::create(&packed).expect("a file can be made in a directory of one's own");
-        // Both ends are opened here: the directory is closed to the user who runs PostgreSQL.
+        let file = File::create(&packed).expect("the template can be written");
+        // Both ends are opened here, since the user that runs PostgreSQL cannot access the
+        // directory.
         run(binaries.as_user("tar").arg("-cf").arg("-").arg("-C").arg(workshop.path()).arg("data").stdout(file));
-        std::fs::rename(&packed, &template).expect("a file can be renamed in a directory of one's own");
+        std::fs::rename(&packed, &template).expect("the template can be renamed");
     }
     template
 }

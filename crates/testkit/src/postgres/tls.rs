@@ -1,15 +1,15 @@
-//! A server that speaks TLS, and one that refuses those who do not.
+//! A server that speaks TLS, and a user that may connect only over TLS.
 
 use super::{Postgres, WITHIN};
 use crate::certificates::Certificate;
 use crate::eventually::eventually;
 
 impl Postgres {
-    /// Speaks TLS from now on to those who ask for it, with this certificate.
+    /// From now on speaks TLS with this certificate to clients that ask for it.
     pub async fn speak_tls(&self, Certificate { certificate, key }: &Certificate) {
         for (file, text) in [("server.crt", certificate), ("server.key", key)] {
-            // By the server itself, so that the file is its own; a key that others can read is
-            // refused.
+            // The server writes the file itself, so that it owns it: it refuses a key that other
+            // users can read.
             let lines = format!("SELECT line FROM unnest(string_to_array($pem${text}$pem$, E'\\n')) AS line");
             self.execute(&format!("COPY ({lines}) TO PROGRAM 'umask 077 && cat > {file}'")).await;
         }
@@ -22,7 +22,7 @@ impl Postgres {
         .await;
     }
 
-    /// Makes a user who may do everything, but only over TLS; gives its name.
+    /// Makes a superuser that may connect only over TLS. Returns its name.
     pub async fn user_of_tls(&self) -> &'static str {
         let rule = "hostnossl all secure all reject";
         let put_first = "cat - pg_hba.conf > pg_hba.new && mv pg_hba.new pg_hba.conf";

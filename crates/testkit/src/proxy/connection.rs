@@ -1,8 +1,8 @@
 //! One connection through the proxy: two sockets, and the bytes between them in both directions.
 //!
 //! In each direction one half reads and records the instant; the other waits as ordered and writes.
-//! Messages are parsed only when they are written, so that a commit is cut at the moment at which
-//! it would have passed.
+//! Messages are parsed only when they are written, so that a commit is cut at the moment when it
+//! would pass.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const PIECE: usize = 16 * 1024;
 /// How many pieces are held back in one direction before the sender has to wait.
 const HELD_BACK: usize = 64;
 
-/// No answer is kept back from the client.
+/// No answer is withheld from the client.
 const NONE: u64 = u64::MAX;
 
 /// A connection is reset, by one of its ends or by us.
@@ -82,8 +82,7 @@ async fn carry_to(
     Ok(())
 }
 
-/// Reads until the end, or until the connection breaks; what that leads to is decided where it is
-/// passed on.
+/// Reads until the end, or until the connection breaks. The writing half decides what follows.
 async fn read(mut from: ReadHalf<'_>, pieces: mpsc::Sender<ReadPiece>) -> Result<(), Broken> {
     loop {
         let mut piece = Vec::with_capacity(PIECE);
@@ -176,7 +175,8 @@ impl Passage<'_> {
         }
     }
 
-    /// The other side is gone; the news of it takes the way back.
+    /// The other side is gone. The error travels back like bytes do, so a stalled direction holds
+    /// it back.
     async fn rebuffed(&self) -> Result<(), Broken> {
         let back = match self.way {
             FlowDirection::ToServer => FlowDirection::ToClient,

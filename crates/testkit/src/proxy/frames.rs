@@ -1,9 +1,9 @@
-//! PostgreSQL's protocol (version 3), as far as one must know it to find a commit and its answer.
+//! PostgreSQL's protocol (version 3), as far as the proxy needs it to find a commit and its answer.
 //!
-//! A message is a byte that names its kind, a length of four bytes that counts itself, and a body;
-//! those before the session begins have no such byte. A server ends its answer to each simple
-//! query and each `Sync` with `ReadyForQuery`, and sends one when the session begins: so the
-//! answers can be counted. Nothing of an encrypted connection is understood.
+//! A message is a byte for its kind, a length of four bytes that counts itself, and a body.
+//! Messages before the session begins have no kind. A server ends its answer to each simple query
+//! and each `Sync` with `ReadyForQuery`, and sends one when the session begins. So the answers can
+//! be counted. An encrypted connection is passed on unread.
 
 use std::collections::HashSet;
 
@@ -15,19 +15,18 @@ const BARE: usize = 4;
 /// A length with a kind before it.
 const HEAD: usize = 5;
 
-/// The codes of the messages by which a client asks for encryption; the answer is one byte, and the
-/// session begins after it.
+/// The codes of the messages that ask for encryption. The answer is one byte, and the session
+/// begins after it.
 const ENCRYPTION: [u32; 2] = [80_877_103, 80_877_104];
 
-/// The first byte of a TLS handshake; a length of PostgreSQL's never begins with it.
+/// The first byte of a TLS handshake. No length of a PostgreSQL message begins with it.
 const TLS: u8 = 0x16;
 
 /// A whole message of a client.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) bytes: BytesMut,
-    /// If it commits: which of the server's `ReadyForQuery`, counted from one, will say that this
-    /// is done.
+    /// If it commits: the number, from one, of the server's `ReadyForQuery` that answers it.
     pub(super) commit_answered_by: Option<u64>,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct Question {
 pub(super) struct Questions {
     unread: BytesMut,
     stage: Stage,
-    /// How many `ReadyForQuery` the server owes for what was said so far.
+    /// How many `ReadyForQuery` the server owes for the messages so far.
     owed: u64,
     /// The names of the prepared statements that are a commit.
     statements: HashSet<Vec<u8>>,
@@ -60,7 +59,7 @@ impl Default for Questions {
 }
 
 impl Questions {
-    /// Adds what has arrived.
+    /// Adds bytes that have arrived.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
     }
@@ -107,7 +106,7 @@ impl Questions {
             }
             b'E' => self.portals.contains(string()),
             b'C' => {
-                // What is closed: a statement or a portal, then its name.
+                // The body names the kind (a statement or a portal), then the name.
                 match string().split_first() {
                     Some((b'S', name)) => set(&mut self.statements, name, false),
                     Some((b'P', name)) => set(&mut self.portals, name, false),
@@ -126,7 +125,7 @@ impl Questions {
     }
 }
 
-/// Takes apart what a server answers.
+/// Parses the answers of a server.
 #[derive(Debug)]
 pub(super) struct Answers {
     unread: BytesMut,
@@ -141,7 +140,7 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Adds what has arrived, and returns how many `ReadyForQuery` have arrived so far.
+    /// Adds bytes that have arrived, and returns how many `ReadyForQuery` have arrived so far.
     pub(super) fn push(&mut self, bytes: &[u8]) -> u64 {
         if self.stage == Stage::Encrypted {
             return self.ready;
@@ -149,8 +148,8 @@ impl Answers {
         self.unread.extend_from_slice(bytes);
         loop {
             match (self.stage, self.unread.first()) {
-                // The answers to the question whether to encrypt: no, or yes in one of two ways. No
-                // session begins so.
+                // The answer to a request for encryption: no, or yes in one of two ways. No session
+                // begins with these bytes.
                 (Stage::Beginning, Some(b'N')) => self.unread.advance(1),
                 (Stage::Beginning, Some(b'S' | b'G')) => {
                     self.stage = Stage::Encrypted;
@@ -166,8 +165,8 @@ impl Answers {
     }
 }
 
-/// Takes a message from the front, if it is there as a whole; `head` is the size of what is before
-/// its body.
+/// Takes a whole message from the front, if there is one. `head` is the size of the part before its
+/// body.
 fn message(unread: &mut BytesMut, head: usize) -> Option<BytesMut> {
     let kind = head - BARE;
     let length = unread.get(kind..head)?.get_u32();
@@ -175,8 +174,8 @@ fn message(unread: &mut BytesMut, head: usize) -> Option<BytesMut> {
     (unread.len() >= length).then(|| unread.split_to(length))
 }
 
-/// Whether one of the statements, separated by semicolons, is a `COMMIT`. One in the middle of a
-/// string or of a function's body is taken for one too.
+/// Whether one of the statements, separated by semicolons, is a `COMMIT`. A `COMMIT` inside a
+/// string or a function's body counts too.
 fn commits(sql: &[u8]) -> bool {
     let mut statements = sql.split(|byte| *byte == b';');
     statements.any(|statement| {
@@ -219,7 +218,7 @@ mod tests {
                     found.extend(question.commit_answered_by);
                 }
             }
-            assert_eq!(passed, bytes, "everything passes as it came");
+            assert_eq!(passed, bytes, "everything passes unchanged");
             found
         };
         let at_once = read(&mut std::iter::once(bytes.as_slice()));
@@ -229,10 +228,12 @@ mod tests {
 
     #[test]
     fn simple_commits_are_found() {
-        let said = |sql: &[u8]| framed(b"Q", &[sql, b"\0"].concat());
-        assert_eq!(commits_in(&[session(), said(b"BEGIN"), said(b"COMMIT")]), [3]);
-        assert_eq!(commits_in(&[session(), said(b"begin; select 1;\n commit ;"), said(b"Commit")]), [2, 3]);
-        assert!(commits_in(&[session(), said(b"SELECT commit"), said(b"COMMITTED"), said(b"commit_all")]).is_empty());
+        let query = |sql: &[u8]| framed(b"Q", &[sql, b"\0"].concat());
+        assert_eq!(commits_in(&[session(), query(b"BEGIN"), query(b"COMMIT")]), [3]);
+        assert_eq!(commits_in(&[session(), query(b"begin; select 1;\n commit ;"), query(b"Commit")]), [2, 3]);
+        assert!(
+            commits_in(&[session(), query(b"SELECT commit"), query(b"COMMITTED"), query(b"commit_all")]).is_empty()
+        );
     }
 
     #[test]

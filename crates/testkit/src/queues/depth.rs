@@ -30,7 +30,7 @@ async fn live(fixture: &StoreFixture<'_>) -> u64 {
     found.live.blocked + found.live.pending + found.live.queued + found.live.running
 }
 
-/// It accepts the first of a batch that fit, and those of other queues. Running tasks count,
+/// It accepts the first tasks of a batch that fit, and those of other queues. Running tasks count,
 /// finished ones do not.
 pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -50,7 +50,7 @@ pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
     let first = answers.into_iter().next().map(created).expect("there are answers");
     assert_eq!((live(&fixture).await, fixture.find(TENANT, refused).await.is_none()), (3, true));
     let running = fixture.lease(first.lane.id, 1).await.remove(0);
-    assert!(matches!(insert(&fixture, mail().times(1)).await[0], Inserted::QueueFull(_)), "what runs counts");
+    assert!(matches!(insert(&fixture, mail().times(1)).await[0], Inserted::QueueFull(_)), "running tasks count");
     fixture.apply(&running, complete(None)).await;
     // Its key was not taken by the refusal.
     created(insert(&fixture, vec![mail().key("fourth", 2).build()]).await.remove(0));
@@ -59,7 +59,7 @@ pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
     fixture.insert(mail().times(5)).await;
 }
 
-/// All at once, one by one and in batches: not one too many, and not one too few.
+/// All at once, one by one and in batches: exactly as many as there is room for.
 pub async fn insert_is_bounded_by_the_depth_under_concurrency(factory: &dyn StoreFactory) {
     const SUBMITTERS: usize = 40;
     let fixture = StoreFixture::open(factory).await;
@@ -85,7 +85,7 @@ pub async fn insert_is_bounded_by_the_depth_under_concurrency(factory: &dyn Stor
     assert_eq!((stored, live(&fixture).await), (100, 100));
 }
 
-/// The first task again, with the same content; and a refusal of the key with another.
+/// The same content gives the first task; the key with other content is refused.
 pub async fn insert_replays_a_task_of_a_full_queue(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     depth(&fixture, 1).await;
@@ -102,11 +102,11 @@ pub async fn insert_refuses_an_unknown_dependency_before_a_full_queue(factory: &
     let fixture = StoreFixture::open(factory).await;
     depth(&fixture, 1).await;
     let first = created(insert(&fixture, vec![mail().build()]).await.remove(0));
-    let nobody = TaskId::new();
+    let unknown = TaskId::new();
     let is_missing = |answer: &Inserted, id: TaskId| matches!(answer, Inserted::UnknownDependency(of) if *of == id);
-    let hopeless = mail().depends_on(&[first.id, nobody]).key("k", 1).build();
+    let hopeless = mail().depends_on(&[first.id, unknown]).key("k", 1).build();
     let alone = insert(&fixture, vec![hopeless.clone()]).await;
-    assert!(is_missing(&alone[0], nobody), "{alone:?}");
+    assert!(is_missing(&alone[0], unknown), "{alone:?}");
     let of_others = mail().tenant("other").depends_on(&[first.id]).build();
     depth_of(&fixture, "other", 0).await;
     assert!(is_missing(&insert(&fixture, vec![of_others]).await[0], first.id));
@@ -119,9 +119,9 @@ pub async fn insert_refuses_an_unknown_dependency_before_a_full_queue(factory: &
     let answers = insert(&fixture, vec![admitted, waits, behind, put_off, hopeless]).await;
     assert!(is_missing(&answers[0], behind_id), "{answers:?}");
     assert!(is_missing(&answers[2], hopeless_id), "{answers:?}");
-    assert!(is_missing(&answers[4], nobody), "{answers:?}");
+    assert!(is_missing(&answers[4], unknown), "{answers:?}");
     let are_full = [&answers[1], &answers[3]].into_iter().all(|answer| matches!(answer, Inserted::QueueFull(_)));
-    assert!(are_full, "room is all that these lack: {answers:?}");
+    assert!(are_full, "these are refused only for lack of room: {answers:?}");
     assert_eq!(live(&fixture).await, 1);
     // The key of the refused task is free.
     depth(&fixture, 2).await;

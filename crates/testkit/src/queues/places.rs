@@ -14,10 +14,10 @@ use super::{change, claim, held, limit, mail, pause, put, taken};
 use crate::store::{StoreFactory, StoreFixture, complete, dispatcher, fail, is_done, worker};
 use punctual_core::queues::QueueChange;
 
-/// How long a task is held where many claim at once.
+/// How long a task is held in the test with many claimants.
 const RUNS: Duration = Duration::from_millis(2);
 
-/// Queued or running, in all lanes together and by any claimant; also when all claim at once.
+/// Queued or running, in all lanes together and by any claimant, also under concurrent claims.
 pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
     const MOST: i64 = 5;
     let fixture = StoreFixture::open(factory).await;
@@ -51,8 +51,8 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
                 let claim = Claim { lanes: vec![(lane, 3)], limit: 3, claimant };
                 let tasks = store.claim(vec![claim]).await.expect("claim answers").remove(0).tasks;
                 let count = i64::try_from(tasks.len()).expect("a few");
-                // Counted once it is held and, below, uncounted just before it is given back: never
-                // too many by the test's own doing.
+                // Counted after the claim and, below, uncounted just before it is given back, so
+                // the test never counts too many.
                 let running = now_running.fetch_add(count, Ordering::SeqCst) + count;
                 most_running.fetch_max(running, Ordering::SeqCst);
                 // The others claim meanwhile.
@@ -71,10 +71,10 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
     }
     let most = most_running.load(Ordering::SeqCst);
     assert_eq!(most, MOST, "at once");
-    assert_eq!(claim(&fixture, &[pulled]).await.tasks.len(), 5, "every place is free again");
+    assert_eq!(claim(&fixture, &[pulled]).await.tasks.len(), 5, "every slot is free again");
 }
 
-/// Completed, failed and to be retried, given back, taken back after its hold ran out, cancelled,
+/// Completed, failed with a retry, given back, taken back after its hold ran out, cancelled,
 /// expired unstarted.
 pub async fn a_slot_is_free_again_however_its_task_leaves(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -82,7 +82,7 @@ pub async fn a_slot_is_free_again_however_its_task_leaves(factory: &dyn StoreFac
     limit(&fixture, 1).await;
     let next = async || {
         let mut tasks = taken(&fixture, lane).await;
-        assert_eq!(tasks.len(), 1, "there is one place");
+        assert_eq!(tasks.len(), 1, "there is one slot");
         assert_eq!(taken(&fixture, lane).await.len(), 0, "and it is taken");
         tasks.remove(0)
     };
@@ -98,7 +98,7 @@ pub async fn a_slot_is_free_again_however_its_task_leaves(factory: &dyn StoreFac
     assert_eq!(taken(&fixture, lane).await.len(), 0, "it runs until it has stopped");
     leave(&asked, Event::Stopped).await;
     next().await;
-    // Its worker is lost: it is taken back when its hold has run out, as by a reaper.
+    // Its worker is lost. The test takes it back when its hold has run out, as the reaper does.
     fixture.advance(crate::store::LEASE_MILLIS);
     let lost = fixture.store.overdue(Vec::new(), 10).await.expect("overdue answers").remove(0);
     leave(&lost, fail(&lost)).await;

@@ -1,4 +1,4 @@
-//! How fast tasks of a queue begin.
+//! How fast tasks of a queue may start.
 
 use punctual_core::lane::LaneId;
 use punctual_core::queues::{RateLimit, Settings};
@@ -12,7 +12,7 @@ async fn rate(fixture: &StoreFixture<'_>, per_second: f64, burst: u32) {
     put(fixture, Settings { rate_limit, ..Settings::default() }).await;
 }
 
-/// How many are taken now, and in how many milliseconds it is worth to come again.
+/// How many tasks a claim takes now, and in how many milliseconds the next claim is worthwhile.
 async fn now(fixture: &StoreFixture<'_>, lanes: &[LaneId]) -> (usize, Option<i64>) {
     let claimed = claim(fixture, lanes).await;
     let found = held(&claimed);
@@ -38,7 +38,7 @@ pub async fn no_more_are_taken_than_there_are_tokens(factory: &dyn StoreFactory)
     assert_eq!(now(&fixture, &[second]).await, (1, Some(100)));
     fixture.advance(250);
     assert_eq!(now(&fixture, &lanes).await, (2, Some(50)));
-    // However long nothing was claimed: the burst, and no more.
+    // However long nothing was claimed, only the burst is there.
     fixture.advance(3_600_000);
     assert_eq!(now(&fixture, &lanes).await.0, 3);
 
@@ -50,12 +50,12 @@ pub async fn no_more_are_taken_than_there_are_tokens(factory: &dyn StoreFactory)
         fixture.advance(u64::try_from(wait.unwrap_or(0)).expect("not in the past"));
     }
     assert!((90..=101).contains(&taken), "{taken} in a tenth of a second, a few at a time");
-    // Nothing holds a queue without a limit.
+    // A queue without a limit is not held back.
     put(&fixture, Settings::default()).await;
     assert_eq!(now(&fixture, &[second]).await.1, None);
 }
 
-/// Nor does it empty it.
+/// A restart does not empty the bucket either.
 pub async fn tokens_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(90)).await[0].lane.id;
@@ -68,5 +68,5 @@ pub async fn tokens_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = fixture.reopen().await;
     assert_eq!(now(&fixture, &[lane]).await.0, 2);
     rate(&fixture, 1.0, 50).await;
-    assert_eq!(now(&fixture, &[lane]).await.0, 0, "another burst fills nothing");
+    assert_eq!(now(&fixture, &[lane]).await.0, 0, "another burst does not fill the bucket");
 }

@@ -1,4 +1,4 @@
-//! What queues are set to, and pauses.
+//! Settings and pauses of queues.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn found(fixture: &StoreFixture<'_>) -> Queue {
     fixture.database.queue(TENANT, QUEUE).await.expect("a queue can be read").expect("it exists").queue
 }
 
-/// Everything is written and read; a second time leaves nothing of the first, but the pause.
+/// Everything is read back. The second settings replace the first, and the pause stays.
 pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queue = put(&fixture, all()).await;
@@ -53,8 +53,8 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     assert_eq!((queue.version, queue.pause), (6, None));
 }
 
-/// For a queue that is set, paused or only used. The first setting of an unknown queue is written,
-/// whatever it is.
+/// For a queue that is set, paused or only used. The first settings of an unknown queue are always
+/// written.
 pub async fn an_unchanged_queue_is_not_written(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queue = put(&fixture, Settings::default()).await;
@@ -72,7 +72,7 @@ pub async fn an_unchanged_queue_is_not_written(factory: &dyn StoreFactory) {
     let on = || Some(Switch::On(pause(&fixture, None)));
     assert_eq!(change(&fixture, QueueChange::Put(all(), on())).await, paused, "it keeps its end");
     fixture.advance(1_000);
-    assert_eq!(change(&fixture, QueueChange::Put(all(), off())).await, paused, "nobody sees it any more");
+    assert_eq!(change(&fixture, QueueChange::Put(all(), off())).await, paused, "the pause is over");
     assert_eq!(change(&fixture, QueueChange::Put(all(), on())).await.version, paused.version + 1);
     let fixture = fixture.reopen().await;
     assert_eq!(found(&fixture).await.version, paused.version + 1);
@@ -89,7 +89,7 @@ pub async fn an_unchanged_queue_is_not_written(factory: &dyn StoreFactory) {
     );
 }
 
-/// Another process reads what one has written, and goes by it.
+/// The next process reads and follows them.
 pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert_one(mail()).await.lane.id;
@@ -104,7 +104,7 @@ pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory)
     assert_eq!(taken(&fixture, lane).await.len(), 1);
 }
 
-/// Without its settings its limits are not known. The other queues of the tenant go on.
+/// Without its settings its limits are unknown. The other queues of the tenant continue.
 pub async fn a_queue_with_unreadable_settings_is_paused(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let bad = fixture.insert_one(mail()).await.lane.id;
@@ -150,7 +150,7 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
     assert!(!exists("other").await);
 }
 
-/// Whether it was used or only set. Its settings no longer apply.
+/// A queue with tasks, and one that was only set. Its settings no longer apply.
 pub async fn a_removed_queue_is_shown_while_it_has_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let names = async || {
@@ -167,7 +167,7 @@ pub async fn a_removed_queue_is_shown_while_it_has_tasks(factory: &dyn StoreFact
 
     let removed = change(&fixture, QueueChange::Remove).await;
     assert_eq!((&removed.settings, removed.version, removed.removed), (&Settings::default(), 2, true));
-    assert_eq!((names().await, found(&fixture).await), (vec![QUEUE.to_owned()], removed), "something is in it");
+    assert_eq!((names().await, found(&fixture).await), (vec![QUEUE.to_owned()], removed), "it has tasks");
     for running in taken(&fixture, lane).await {
         fixture.apply(&running, complete(None)).await;
     }
@@ -184,11 +184,11 @@ pub async fn a_removed_queue_is_shown_while_it_has_tasks(factory: &dyn StoreFact
     assert_eq!(names().await, [QUEUE, "only-set"]);
 }
 
-/// One that is not there is at none, and one that is only used is at 0.
+/// A missing queue has no version, and one that is only used is at 0.
 pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let under = async |condition: Condition| {
-        // Something else each time, so that it is written.
+        // Other settings each time, so that they are written.
         let settings = Settings { max_depth: Some(fixture.now().as_millis().unsigned_abs()), ..all() };
         fixture.advance(1);
         let change = QueueChange::Put(settings, None);
@@ -210,7 +210,7 @@ pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
     assert_eq!(found(&fixture).await, queue);
     assert!(matches!(under(Condition::at([1])).await, Changed::Done(queue) if queue.version == 2));
     assert!(matches!(under(Condition::there()).await, Changed::Done(queue) if queue.version == 3));
-    // One that is removed is there as long as something is in it.
+    // A removed queue is shown as long as it has tasks.
     change(&fixture, QueueChange::Remove).await;
     assert!(matches!(under(Condition::absent()).await, Changed::AtAnother(Some(queue)) if queue.version == 4));
     change(&fixture, QueueChange::Remove).await;
@@ -221,7 +221,7 @@ pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
     assert!(matches!(under(Condition::absent()).await, Changed::Done(queue) if queue.version == 6));
 }
 
-/// By name, strictly after a name, as many as are asked for; of several lanes the sum.
+/// By name, strictly after a name, up to the limit. The counts of its lanes are added.
 pub async fn queues_are_listed_by_name_with_their_live_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for (queue, kind, tasks) in [("b", "x", 2), ("b", "y", 3), ("a/b", "x", 1), ("Z", "x", 1)] {
@@ -254,7 +254,7 @@ pub async fn queues_of_tenants_are_apart(factory: &dyn StoreFactory) {
     assert_eq!(others.queue, Queue::unset("other", QUEUE));
 }
 
-/// Whatever they are set to, and whose they are; one that was only used is not among them.
+/// With any settings, of any tenant. A queue that was only used is not listed.
 pub async fn special_lists_every_queue_that_is_set_or_paused(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     fixture.insert_one(mail().queue("used")).await;
@@ -269,7 +269,7 @@ pub async fn special_lists_every_queue_that_is_set_or_paused(factory: &dyn Store
     assert_eq!(special, expected);
 }
 
-/// Pulled or pushed; the other lanes of the claim give theirs.
+/// Pull or push. The claim takes from its other lanes.
 pub async fn a_paused_queue_gives_nothing(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let pulled = fixture.insert_one(mail()).await.lane.id;
@@ -289,7 +289,7 @@ pub async fn a_paused_queue_gives_nothing(factory: &dyn StoreFactory) {
     assert_eq!(fixture.dispatch(pushed, 1).await.len(), 1);
 }
 
-/// Not a millisecond early, and in a limit that it had before.
+/// Not a millisecond early, and within the earlier limit.
 pub async fn a_pause_ends_by_itself(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;
@@ -332,7 +332,7 @@ pub async fn a_pause_holds_for_claims_under_way(factory: &dyn StoreFactory) {
         while let Some(done) = claimers.join_next().await {
             done.expect("no claimer fails");
         }
-        assert_eq!(running().await, then, "something was taken after the pause was answered");
+        assert_eq!(running().await, then, "a task was claimed after the pause was answered");
         assert_eq!(taken(&fixture, lane).await.len(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Dependencies.
+//! The sentences about dependencies.
 
 use punctual_core::ids::TaskId;
 use punctual_core::queues::OnDeadLetter;
@@ -16,12 +16,12 @@ fn child_of(parents: &[&Task]) -> TaskBuilder {
     task().depends_on(&parents.iter().map(|task| task.id).collect::<Vec<_>>())
 }
 
-/// Stores a task of a queue of its own.
+/// Stores a task in its own queue.
 async fn parent(fixture: &StoreFixture<'_>, queue: &str) -> Task {
     fixture.insert_one(task().queue(queue)).await
 }
 
-/// Runs a waiting task and ends it so.
+/// Runs a waiting task and brings it to this final state.
 async fn end(fixture: &StoreFixture<'_>, task: &Task, end: State) -> Task {
     let current = fixture.get(task).await;
     match end {
@@ -36,7 +36,7 @@ async fn end(fixture: &StoreFixture<'_>, task: &Task, end: State) -> Task {
     }
 }
 
-/// All of it, in any order; its time counts from then on.
+/// All dependencies, completing in any order. After that the task's own time counts.
 pub async fn a_task_waits_for_what_it_depends_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (a, b, c) = (parent(&fixture, "a").await, parent(&fixture, "b").await, parent(&fixture, "c").await);
@@ -60,21 +60,21 @@ pub async fn a_task_waits_for_what_it_depends_on(factory: &dyn StoreFactory) {
     assert_eq!((step.step, step.actor, step.version), (Step::Unblocked, Actor::Resolver, 2));
     assert_eq!(fixture.get(&later).await.due_at, at(60_000));
     take(&fixture, child.lane.id, &[&child]).await;
-    assert_eq!(fixture.resolve().await, 0, "it is released once");
+    assert_eq!(fixture.resolve().await, 0, "the child is released once");
 
     let done = fixture.insert_one(child_of(&[&a, &b])).await;
-    assert_eq!(done.state(), State::Pending, "all of it has completed before");
+    assert_eq!(done.state(), State::Pending, "all its dependencies had completed before");
     assert_eq!(done.body.dependencies.ids, [a.id, b.id]);
     take(&fixture, done.lane.id, &[&done]).await;
 }
 
-/// Neither an unknown task nor one of another tenant.
+/// An unknown task and a task of another tenant are refused.
 pub async fn an_unknown_task_cannot_be_depended_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let theirs = fixture.insert_one(task().tenant("other")).await;
     let there = fixture.insert_one(task()).await;
-    let nobody = TaskId::new();
-    for missing in [nobody, theirs.id] {
+    let unknown = TaskId::new();
+    for missing in [unknown, theirs.id] {
         let refused = task().key("k", 1).depends_on(&[there.id, missing]).build();
         let depending = task().depends_on(&[refused.id]).build();
         let deep = task().depends_on(&[depending.id, there.id]).build();
@@ -97,11 +97,11 @@ pub async fn an_unknown_task_cannot_be_depended_on(factory: &dyn StoreFactory) {
         }
     }
     let counted: u64 = fixture.counts().await.into_values().sum();
-    assert_eq!(counted, 4, "what is refused does not count");
+    assert_eq!(counted, 4, "refused tasks do not count");
     created(fixture.store.insert(vec![task().key("k", 2).build()]).await.expect("insert answers").remove(0));
 }
 
-/// In its own batch, whatever ids it was given this time.
+/// In its own batch, whatever ids the replay has.
 pub async fn a_replayed_member_stands_for_its_first_task(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(task().queue("first").key("k", 1)).await;
@@ -131,7 +131,7 @@ pub async fn a_replayed_member_stands_for_its_first_task(factory: &dyn StoreFact
     assert_eq!(child.body.dependencies.ids, [first.id]);
 }
 
-/// Three policies, three ends that are no completion, before the submission and after it.
+/// Three policies, three final states without completion, before the submission and after it.
 pub async fn a_failed_dependency_follows_the_policy(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let policies = [
@@ -194,7 +194,7 @@ pub async fn a_failure_goes_down_a_chain(factory: &dyn StoreFactory) {
     assert_eq!(fixture.counts().await.into_values().sum::<u64>(), 0);
 }
 
-/// In a queue that holds, for every policy: a dead letter is no end there.
+/// In a queue that holds, for every policy: a dead letter does not end the wait.
 pub async fn a_dead_letter_may_hold_its_children(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     set(&fixture, OnDeadLetter::Hold).await;
@@ -221,7 +221,7 @@ pub async fn a_dead_letter_may_hold_its_children(factory: &dyn StoreFactory) {
 
     fixture.advance(1_000_000_000_000);
     let (dead, child, late) = &children[1];
-    // What must not be removed here comes back to life meanwhile.
+    // The task that must not be pruned here is re-driven before.
     let kept = fixture.apply(&children[2].0, Event::Redrive(None)).await;
     remove_history(&fixture).await;
     assert!(fixture.find(TENANT, dead.id).await.is_none());
@@ -241,7 +241,7 @@ pub async fn a_dead_letter_may_hold_its_children(factory: &dyn StoreFactory) {
     assert_eq!(state_of(&fixture, &dead).await, State::DeadLettered);
 }
 
-/// Until it is released: then by its time among the others.
+/// Until it is released. Then its time decides its place.
 pub async fn a_blocked_task_has_no_place_in_its_key(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let parent = parent(&fixture, "parent").await;
@@ -257,7 +257,7 @@ pub async fn a_blocked_task_has_no_place_in_its_key(factory: &dyn StoreFactory) 
     take(&fixture, first.lane.id, &[&third]).await;
 }
 
-/// Fan-in: counted down exactly.
+/// Fan-in: the count of open dependencies is exact.
 pub async fn thousands_of_parents_release_one_child_once(factory: &dyn StoreFactory) {
     const PARENTS: usize = 3_000;
     let fixture = StoreFixture::open(factory).await;
@@ -291,7 +291,7 @@ pub async fn thousands_of_children_follow_one_parent(factory: &dyn StoreFactory)
 }
 
 /// Live, in the history, and after a restart.
-pub async fn what_a_task_depends_on_is_shown(factory: &dyn StoreFactory) {
+pub async fn the_dependencies_of_a_task_are_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (a, b) = (parent(&fixture, "a").await, parent(&fixture, "b").await);
     let wish = child_of(&[&b, &a]).ordering_key("ключ 🔑").on_dependency_failure(OnDependencyFailure::Fail);
@@ -302,7 +302,7 @@ pub async fn what_a_task_depends_on_is_shown(factory: &dyn StoreFactory) {
     assert_eq!(cancelled.body, child.body);
     let fixture = fixture.reopen().await;
     assert_same(&fixture.get(&cancelled).await, &cancelled);
-    // Its parents end in peace.
+    // Its parents can end.
     end(&fixture, &a, State::Completed).await;
     end(&fixture, &b, State::Cancelled).await;
     assert_eq!(fixture.resolve().await, 0);

@@ -1,4 +1,4 @@
-//! Ordering keys.
+//! The sentences about ordering keys.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ fn edit_time(execute_at: Timestamp) -> Event<'static> {
     Event::Edit(Box::new(Edit { execute_at: Some(execute_at), ..Edit::default() }))
 }
 
-/// By `execute_at`, then in the order of submission, whatever lanes they are in.
+/// By `execute_at`, then in the order of submission, in any lanes.
 pub async fn a_key_gives_one_turn_at_a_time(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let batch = vec![keyed(-1), keyed(-2), keyed(-2), keyed(60_000)];
     let tasks = fixture.insert(batch.into_iter().map(TaskBuilder::build).collect()).await;
     let lane = tasks[0].lane.id;
-    assert!(fixture.lease(lane, 10).await.is_empty(), "nobody has the turn before it is decided");
+    assert!(fixture.lease(lane, 10).await.is_empty(), "no task has the turn before it is decided");
     let other_key = fixture.insert_one(task().ordering_key("K")).await;
     let other_tenant = fixture.insert_one(keyed(0).tenant("other")).await;
     let without = fixture.insert_one(task()).await;
@@ -51,12 +51,12 @@ pub async fn a_key_gives_one_turn_at_a_time(factory: &dyn StoreFactory) {
     let last = take(&fixture, lane, &[&tasks[3]]).await.remove(0);
     assert_eq!(last.body.ordering_key.as_deref(), Some("k"));
     fixture.apply(&last, complete(None)).await;
-    // The key is as new.
+    // The key can be used as if it were new.
     let again = fixture.insert_one(keyed(0)).await;
     take(&fixture, lane, &[&again]).await;
 }
 
-/// Whatever comes to stand before it meanwhile.
+/// Even if an earlier task is submitted meanwhile.
 pub async fn a_turn_that_has_begun_is_kept(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(keyed(0)).await;
@@ -69,7 +69,7 @@ pub async fn a_turn_that_has_begun_is_kept(factory: &dyn StoreFactory) {
     assert!(claimable(&fixture, lane).await.is_empty(), "while it waits for its retry");
     fixture.advance(1_000);
     let running = take(&fixture, lane, &[&first]).await.remove(0);
-    // Given back it counts as begun all the same: its first attempt was.
+    // After a give-back it still counts as begun, because of its first attempt.
     let back = fixture.apply(&running, Event::GiveBack(fixture.now())).await;
     assert_eq!(back.position.attempts, 1);
     let running = take(&fixture, lane, &[&first]).await.remove(0);
@@ -84,7 +84,7 @@ pub async fn a_turn_that_has_begun_is_kept(factory: &dyn StoreFactory) {
     take(&fixture, lane, &[&earlier]).await;
 }
 
-/// Both ways, of the one with the turn and of others.
+/// Earlier and later, for the task with the turn and for others.
 pub async fn an_edited_time_moves_the_turn(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(keyed(-10)).await;
@@ -111,8 +111,8 @@ pub async fn an_edited_time_moves_the_turn(factory: &dyn StoreFactory) {
     take(&fixture, lane, &[&first]).await;
 }
 
-/// By default they continue. If the queue holds them: until it is re-driven or removed, or the
-/// queue is set otherwise.
+/// By default they continue. If the queue holds them, they wait until it is re-driven or removed,
+/// or the queue is set otherwise.
 pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(keyed(-10)).await;
@@ -121,7 +121,7 @@ pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFac
     let running = take(&fixture, lane, &[&first]).await.remove(0);
     let dead = fixture.apply(&running, fail_for_good(&running)).await;
     let running = take(&fixture, lane, &[&second]).await.remove(0);
-    // Driven again it stands in its old place, and waits for its turn.
+    // A re-driven task has its old place, and waits for its turn.
     fixture.apply(&dead, Event::Redrive(None)).await;
     let third = fixture.insert_one(keyed(-3)).await;
     assert!(claimable(&fixture, lane).await.is_empty());
@@ -147,7 +147,7 @@ pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFac
     take(&fixture, lane, &[&third]).await;
 }
 
-/// More than a step reads: those of their keys, and those that depend on them.
+/// More tasks than a step reads: those with the keys of dead letters, and their dependents.
 pub async fn a_queue_that_stops_holding_releases_at_once(factory: &dyn StoreFactory) {
     const LETTERS: usize = 1_200;
     let fixture = StoreFixture::open(factory).await;
@@ -167,7 +167,7 @@ pub async fn a_queue_that_stops_holding_releases_at_once(factory: &dyn StoreFact
     assert!(claimable(&fixture, lane).await.is_empty(), "all are held");
     assert_eq!(blocked(&fixture).await, u64::try_from(LETTERS).unwrap());
 
-    // What was reported before is not reported again.
+    // Consume the notification of earlier notes.
     drop(tokio::time::timeout(Duration::ZERO, fixture.database.wait_for_notes()).await);
     set(&fixture, OnDeadLetter::Continue).await;
     tokio::time::timeout(Duration::from_secs(10), fixture.database.wait_for_notes())
@@ -200,7 +200,7 @@ pub(super) async fn remove_history(fixture: &StoreFixture<'_>) {
     panic!("there is always more to remove");
 }
 
-/// Cancelled before it began or while it runs, expired, taken back and lost for good.
+/// Cancelled before it began or while it runs, expired, or lost for good.
 pub async fn a_turn_passes_on_however_its_task_ends(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert((0..6).map(|n| keyed(n).build()).collect()).await;
@@ -208,7 +208,7 @@ pub async fn a_turn_passes_on_however_its_task_ends(factory: &dyn StoreFactory) 
     fixture.advance(10);
     fixture.resolve().await;
     fixture.apply(&tasks[0], Event::Cancel).await;
-    // Removing one that is not the first changes nothing.
+    // Cancelling a task that is not the first changes nothing.
     fixture.apply(&tasks[2], Event::Cancel).await;
     let running = take(&fixture, lane, &[&tasks[1]]).await.remove(0);
     let stopping = fixture.apply(&running, Event::Cancel).await;
@@ -220,7 +220,7 @@ pub async fn a_turn_passes_on_however_its_task_ends(factory: &dyn StoreFactory) 
     fixture.apply(&running, fail_for_good(&running)).await;
     fixture.resolve().await;
     fixture.advance(10);
-    assert!(fixture.lease(lane, 10).await.is_empty(), "the claim fails what has expired");
+    assert!(fixture.lease(lane, 10).await.is_empty(), "the claim fails the expired task");
     assert_eq!(state_of(&fixture, &tasks[4]).await, State::Failed);
     take(&fixture, lane, &[&tasks[5]]).await;
 }

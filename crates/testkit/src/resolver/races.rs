@@ -1,4 +1,4 @@
-//! Several at once, and restarts.
+//! Concurrent resolvers, and restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::{StoreFactory, StoreFixture, complete, created, ids};
 /// Rounds of a race.
 const ROUNDS: usize = 200;
 
-/// Hundreds of times, both set off at once.
+/// Hundreds of times, with both started at once.
 pub async fn a_parent_that_ends_meanwhile_wakes_its_child(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut children = Vec::new();
@@ -57,7 +57,7 @@ pub async fn a_parent_that_ends_meanwhile_wakes_its_child(factory: &dyn StoreFac
     assert_eq!(ids(&fixture.lease(children[0].lane.id, ROUNDS * 2).await).len(), ROUNDS);
 }
 
-/// However many work at once, a child is released once and a key has one turn.
+/// With any number of resolvers a child is released once, and a key has one turn.
 pub async fn resolvers_share_the_work(factory: &dyn StoreFactory) {
     const PARENTS: usize = 600;
     let fixture = StoreFixture::open(factory).await;
@@ -96,7 +96,7 @@ pub async fn resolvers_share_the_work(factory: &dyn StoreFactory) {
     assert_eq!(claimable(&fixture, keyed[0].lane.id).await.len(), 10, "one of each key");
 }
 
-/// Whatever was left when the process ended.
+/// All notes that were left when the process ended.
 pub async fn notes_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let parent = fixture.running(task().queue("parent")).await;
@@ -112,7 +112,7 @@ pub async fn notes_outlive_the_process(factory: &dyn StoreFactory) {
     take(&fixture, second.lane.id, &[&second]).await;
 }
 
-/// By the call itself, and by the hint that there is something to do.
+/// By the call itself, and by the hint that there are notes.
 pub async fn resolve_returns_what_may_be_claimed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     fixture.resolve().await;

@@ -1,5 +1,4 @@
-//! Random histories of tasks with ordering keys, against a model that knows the rule and nothing
-//! else.
+//! Random histories of tasks with ordering keys, compared with a model that knows only the rule.
 
 use std::collections::HashMap;
 
@@ -15,7 +14,7 @@ const SEEDS: u64 = 6;
 const STEPS: usize = 250;
 const KEYS: usize = 3;
 
-/// What the model knows of a live task.
+/// A live task in the model.
 struct LiveTask {
     key: usize,
     /// The order of submission.
@@ -23,7 +22,7 @@ struct LiveTask {
     task: Task,
 }
 
-/// What is live, and which task of each key has begun.
+/// The live tasks, and which task of each key has begun.
 struct Model<'a> {
     fixture: StoreFixture<'a>,
     live: HashMap<TaskId, LiveTask>,
@@ -33,8 +32,8 @@ struct Model<'a> {
     number: usize,
 }
 
-/// Submissions, claims, all ends, retries, give-backs, edits and re-drives: of each key one at a
-/// time and the first.
+/// Submissions, claims, all final states, retries, give-backs, edits and re-drives: only the first
+/// task of each key runs, one at a time.
 pub async fn turns_follow_a_model_in_random_histories(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
     for seed in 0..SEEDS {
@@ -70,7 +69,7 @@ impl Model<'_> {
         self.live[&task.id].key
     }
 
-    /// The one that has begun, and otherwise the first by its time, then by its number.
+    /// The task that has begun, or else the first by time, then by number.
     fn head(&self, key: usize) -> Option<&LiveTask> {
         let of_key = || self.live.values().filter(|known| known.key == key);
         let has_begun = |known: &&LiveTask| known.task.state().is_held() || known.task.position.attempts > 0;
@@ -91,7 +90,7 @@ impl Model<'_> {
         self.maybe_resolve().await;
     }
 
-    /// Not always: several notes may come together.
+    /// Resolves sometimes, so that several notes come together.
     async fn maybe_resolve(&mut self) {
         if !self.dice.once_in(3) {
             self.fixture.resolve().await;
@@ -112,7 +111,7 @@ impl Model<'_> {
             let known = self.live.get_mut(&task.id).expect("it is live");
             known.task = task;
         }
-        // Whatever was due and had the turn in this lane is taken.
+        // Every due task with the turn in this lane was taken.
         for key in 0..KEYS {
             if let Some(head) = self.head(key) {
                 let waits = head.task.state() == State::Pending && head.task.lane.id == lane;
@@ -122,7 +121,7 @@ impl Model<'_> {
         self.end_some().await;
     }
 
-    /// Ends some of what runs, each in one of many ways.
+    /// Ends some running tasks, each in a random way.
     async fn end_some(&mut self) {
         let running: Vec<TaskId> = self
             .live
@@ -158,7 +157,7 @@ impl Model<'_> {
         }
     }
 
-    /// A waiting task, as the store has it: giving a turn changes its due instant.
+    /// A waiting task, as the store has it: getting the turn changes its due instant.
     async fn waiting(&mut self) -> Option<Task> {
         let waiting: Vec<TaskId> = self
             .live
@@ -200,7 +199,7 @@ impl Model<'_> {
         self.maybe_resolve().await;
     }
 
-    /// Everything that is left can be run to its end.
+    /// Runs every remaining task to its end.
     async fn drain(&mut self) {
         for _ in 0..10_000 {
             if self.live.is_empty() {
@@ -209,6 +208,6 @@ impl Model<'_> {
             self.fixture.advance(10_000);
             self.claim().await;
         }
-        panic!("{} are never run, of {:?}", self.live.len(), at(0));
+        panic!("{} tasks never ran, from {:?}", self.live.len(), at(0));
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn schedule(name: &str) -> Schedule {
 pub(crate) async fn stored(fixture: &StoreFixture<'_>, name: &str) -> Schedule {
     let schedule = schedule(name);
     assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), ScheduleInserted::Created);
-    assert_eq!(get(fixture, &schedule).await.as_ref(), Some(&schedule), "what was written is read");
+    assert_eq!(get(fixture, &schedule).await.as_ref(), Some(&schedule), "the schedule is read back as written");
     schedule
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn fired(instant: Timestamp, task: &NewTask) -> Record {
     Record { fired: Some(fired), ..record(instant, OccurrenceOutcome::Fired) }
 }
 
-/// Writes an advance, which must be written; gives the instants that were recorded.
+/// Writes an advance, which must succeed. Returns the recorded instants.
 pub(crate) async fn done(fixture: &StoreFixture<'_>, advance: Advance) -> Vec<Timestamp> {
     match fixture.schedules.advance(None, vec![advance]).await.unwrap().unwrap().remove(0) {
         Advanced::Done { recorded, .. } => recorded,

@@ -1,4 +1,4 @@
-//! Records of instants: each is decided once, waits in its order, is watched and goes in its time.
+//! Records of instants: each is decided once, waits in order, is watched and is pruned.
 
 use punctual_core::schedules::plan::{Origin, WaitingOccurrence};
 use punctual_core::schedules::{Advance, FiredTask, OccurrenceOutcome, Record};
@@ -11,7 +11,7 @@ use super::made::{advance, done, due, fired, get, occurrences, of_schedule, reco
 use crate::fixtures::{TENANT, at};
 use crate::store::{StoreFactory, StoreFixture, all_of, complete};
 
-/// Whatever the revision. The count of runs stays true.
+/// At any revision. The count of runs stays correct.
 pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -35,7 +35,7 @@ pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
     assert_eq!(get(&fixture, &was).await.unwrap().progress.run_count, 1);
 }
 
-/// To its final outcome. An instant that was decided otherwise meanwhile keeps its record.
+/// To its final outcome. A record that no longer says buffered is kept.
 pub async fn a_waiting_occurrence_changes_its_record(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -44,7 +44,7 @@ pub async fn a_waiting_occurrence_changes_its_record(factory: &dyn StoreFactory)
     let made = of_schedule(&was, at(0));
     let not_waited =
         Advance { revision: 2, ..advance(&was, vec![fired(at(0), &made), record(at(1), OccurrenceOutcome::Skipped)]) };
-    assert_eq!(done(&fixture, not_waited).await, [], "as new as they are, they have records");
+    assert_eq!(done(&fixture, not_waited).await, [], "their instants have records already");
     let after = vec![
         Record { waited: true, ..fired(at(0), &made) },
         Record { waited: true, ..record(at(1), OccurrenceOutcome::Skipped) },
@@ -104,7 +104,7 @@ pub async fn waiting_occurrences_are_listed_in_order(factory: &dyn StoreFactory)
     let expected = expected.map(|(instant, origin)| WaitingOccurrence { instant, origin });
     assert_eq!(snapshot(&fixture, &was).await.buffered, expected);
     let mut all = due(&fixture, at(MINUTE)).await;
-    assert_eq!(all.remove(0).buffered, expected, "as a look tells it too");
+    assert_eq!(all.remove(0).buffered, expected, "a page of due schedules shows the same");
 }
 
 /// Waiting, running, asked to stop, finished or removed, as it is at each read.
@@ -132,7 +132,7 @@ pub async fn a_fired_task_is_watched_until_it_finishes(factory: &dyn StoreFactor
     assert_eq!(occurrences(&fixture, &was).await.len(), 2, "the records stay");
 }
 
-/// And those of one schedule only.
+/// Only the records of one schedule.
 pub async fn occurrences_page_from_the_newest(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);

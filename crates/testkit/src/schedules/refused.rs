@@ -29,7 +29,7 @@ async fn fails(fixture: &StoreFixture<'_>, schedules: &[&Schedule], advances: Ve
     assert_eq!(fixture.counts().await, counts);
 }
 
-/// Neither a record, a counter, the next instant, a pause, nor a key.
+/// No record, counter, next instant, pause or key is changed.
 pub async fn an_advance_whose_task_is_refused_leaves_nothing(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut all = Vec::new();
@@ -78,13 +78,13 @@ pub async fn an_advance_whose_task_is_refused_leaves_nothing(factory: &dyn Store
     let owner = async || fixture.schedules.key_owner(TENANT, "k").await.expect("it answers");
 
     fixture.refuse_tasks(true).await;
-    // Again and again, as a leader tries it.
+    // Several times, as a leader retries.
     for _ in 0..3 {
         fails(&fixture, &[before, was, behind], advances.clone()).await;
     }
     fails(&fixture, &[was], vec![asks(was.revision)]).await;
     assert_eq!(owner().await, None, "the key is free");
-    // What makes no task is written all the same.
+    // An advance without a task is written.
     done(&fixture, skips(before)).await;
     fixture.refuse_tasks(false).await;
 

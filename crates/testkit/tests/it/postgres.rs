@@ -1,5 +1,5 @@
 //! Real PostgreSQL servers: started, stopped in every way, frozen, copied, promoted, and never left
-//! behind.
+//! running.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ async fn count(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_server_of_ones_own_has_fresh_databases() {
+async fn every_server_has_fresh_databases() {
     let server = Postgres::start().await;
     let [one, other] = [server.create_database().await, server.create_database().await];
     execute(&one, "CREATE TABLE t (n int); INSERT INTO t VALUES (1), (NULL)").await;
@@ -27,7 +27,7 @@ async fn a_server_of_ones_own_has_fresh_databases() {
 }
 
 #[tokio::test]
-async fn what_was_committed_survives_every_way_to_stop() {
+async fn commits_survive_every_way_to_stop() {
     let mut server = Postgres::durable().await;
     assert_eq!(server.execute("SHOW fsync").await, [[Some("on".to_owned())]]);
     let url = server.create_database().await;
@@ -52,24 +52,24 @@ async fn what_was_committed_survives_every_way_to_stop() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_answers_nobody_until_it_is_thawed() {
+async fn a_frozen_server_does_not_answer_until_thawed() {
     let server = Postgres::start().await;
     let client = connect(&server.url("postgres")).await;
     server.freeze().await;
-    let mut asked = Box::pin(client.simple_query("SELECT 1"));
-    tokio::time::timeout(A_WHILE, &mut asked).await.expect_err("nobody is answered");
-    let mut arriving = Box::pin(connect_as_anybody(&server));
-    tokio::time::timeout(A_WHILE, &mut arriving).await.expect_err("nor is anybody let in");
+    let mut query = Box::pin(client.simple_query("SELECT 1"));
+    tokio::time::timeout(A_WHILE, &mut query).await.expect_err("a frozen server does not answer");
+    let mut arriving = Box::pin(connect_without_a_limit(&server));
+    tokio::time::timeout(A_WHILE, &mut arriving).await.expect_err("a frozen server lets no client in");
     server.thaw();
-    asked.await.expect("it is answered in the end");
+    query.await.expect("it is answered in the end");
     arriving.await;
 }
 
 /// Without the limit on the time that `connect` has.
-async fn connect_as_anybody(server: &Postgres) {
+async fn connect_without_a_limit(server: &Postgres) {
     let url = server.url("postgres");
     let (_client, _connection) =
-        tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("the server lets one in");
+        tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("the server accepts the client");
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_standby_sees_what_is_committed_and_can_be_promoted() {
 }
 
 #[tokio::test]
-async fn a_standby_that_is_waited_for_has_every_commit() {
+async fn a_synchronous_standby_has_every_commit() {
     let mut primary = Postgres::start().await;
     primary.execute("CREATE TABLE t (n int)").await;
     let mut standby = primary.standby().await;
@@ -102,11 +102,9 @@ async fn a_standby_that_is_waited_for_has_every_commit() {
     standby.freeze().await;
     let client = connect(&primary.url("postgres")).await;
     let mut commit = Box::pin(client.batch_execute("INSERT INTO t VALUES (1001)"));
-    tokio::time::timeout(A_WHILE, &mut commit)
-        .await
-        .expect_err("no commit is acknowledged that the standby does not have");
+    tokio::time::timeout(A_WHILE, &mut commit).await.expect_err("the commit waits for the standby");
     primary.kill().await;
-    commit.await.expect_err("nor in the end");
+    commit.await.expect_err("it is never acknowledged");
     standby.thaw();
     standby.promote().await;
     // An unacknowledged commit may have arrived or not.
@@ -116,7 +114,7 @@ async fn a_standby_that_is_waited_for_has_every_commit() {
 }
 
 #[tokio::test]
-async fn a_dropped_server_is_gone_however_it_stood() {
+async fn a_dropped_server_is_gone_in_any_state() {
     for stands in ["running", "frozen", "killed"] {
         let mut server = Postgres::start().await;
         let data = data_directory(&server).await;
@@ -133,8 +131,8 @@ async fn a_dropped_server_is_gone_however_it_stood() {
 
 #[tokio::test]
 async fn a_test_that_is_killed_leaves_no_server() {
-    // This test starts itself a second time, as the one to be killed: that one has the variable.
-    if let Ok(found) = std::env::var("PUNCTUAL_TESTKIT_TELL") {
+    // This test starts itself a second time, to be killed; that process has the variable.
+    if let Ok(found) = std::env::var("PUNCTUAL_TESTKIT_REPORT_FILE") {
         let server = Postgres::start().await;
         let data = data_directory(&server).await;
         server.freeze().await;
@@ -142,14 +140,14 @@ async fn a_test_that_is_killed_leaves_no_server() {
         return std::future::pending().await;
     }
     let home = tempfile::tempdir().expect("a temporary directory can be made");
-    let found = home.path().join("told");
+    let found = home.path().join("report");
     let mut test = Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "it::postgres::a_test_that_is_killed_leaves_no_server"])
-        .env("PUNCTUAL_TESTKIT_TELL", &found)
+        .env("PUNCTUAL_TESTKIT_REPORT_FILE", &found)
         .stdout(Stdio::null())
         .spawn()
         .expect("this program runs");
-    let data = eventually("the test tells its server", SOON, async || match std::fs::read_to_string(&found) {
+    let data = eventually("the test reports its server", SOON, async || match std::fs::read_to_string(&found) {
         Ok(data) if !data.is_empty() => Ok(data),
         other => Err(format!("{other:?}")),
     })

@@ -1,4 +1,4 @@
-//! The proxy between a client and a server: what it lets pass, what it cuts, and where.
+//! The proxy between a client and a server: what it passes on, what it cuts, and where.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// Long enough for anything that passes.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// A server that says its name and then repeats what it hears, until it hears the end.
+/// A server that sends its name, and then echoes its input until the end.
 async fn echo(name: u8) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
     let address = listener.local_addr().expect("a bound listener has an address");
@@ -32,10 +32,10 @@ async fn echo(name: u8) -> SocketAddr {
     address
 }
 
-/// Connects, and returns the name that the server says.
+/// Connects, and returns the name that the server sends.
 async fn greeted(proxy: &FaultProxy) -> (TcpStream, u8) {
     let mut client = TcpStream::connect(proxy.address()).await.expect("the proxy accepts");
-    let name = client.read_u8().await.expect("the server says its name");
+    let name = client.read_u8().await.expect("the server sends its name");
     (client, name)
 }
 
@@ -48,19 +48,19 @@ async fn echoed(client: &mut TcpStream, byte: u8) -> std::io::Result<u8> {
 async fn everything_passes_in_both_directions_to_the_very_end() {
     let proxy = FaultProxy::start(echo(1).await);
     let (mut client, _) = greeted(&proxy).await;
-    let said: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
-    let mut heard = Vec::new();
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    let mut received = Vec::new();
     let (mut from, mut to) = client.split();
     let (wrote, read) = tokio::join!(
         async {
-            to.write_all(&said).await?;
+            to.write_all(&sent).await?;
             to.shutdown().await
         },
-        from.read_to_end(&mut heard),
+        from.read_to_end(&mut received),
     );
     wrote.expect("the proxy reads everything");
-    read.expect("the end is no fault");
-    assert!(heard == said, "{} bytes of {}", heard.len(), said.len());
+    read.expect("the connection ends cleanly");
+    assert!(received == sent, "{} bytes of {}", received.len(), sent.len());
     eventually("it is over", SOON, async || match proxy.open_connections() {
         0 => Ok(()),
         open => Err(open.to_string()),
@@ -83,17 +83,17 @@ async fn connections_are_cut_refused_and_led_elsewhere() {
     proxy.refuse().await;
     let refused = TcpStream::connect(proxy.address()).await.expect_err("it is refused");
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-    assert_eq!(echoed(&mut open, 7).await.expect("what is open stays"), 7);
+    assert_eq!(echoed(&mut open, 7).await.expect("an open connection stays"), 7);
     proxy.accept().await;
 
     proxy.lead_to(echo(2).await);
     assert_eq!(greeted(&proxy).await.1, 2);
-    assert_eq!(echoed(&mut open, 8).await.expect("what is open stays where it is"), 8);
+    assert_eq!(echoed(&mut open, 8).await.expect("an open connection stays at its server"), 8);
 }
 
 #[tokio::test]
 async fn a_connection_without_a_server_is_reset() {
-    // Another process may have taken a port that was free a moment ago; no server uses this one.
+    // A free port could be taken by another process; no server uses this one.
     let proxy = FaultProxy::start(SocketAddr::from(([127, 0, 0, 1], 1)));
     // The reset may arrive before `connect` returns.
     let read = match TcpStream::connect(proxy.address()).await {
@@ -121,10 +121,10 @@ async fn either_direction_can_be_held_back_for_a_while() {
         assert_eq!(echo.await.expect("the connection was open all the time"), 9);
     }
     proxy.stall(FlowDirection::ToServer);
-    assert_eq!(greeted(&proxy).await.1, 1, "the other direction is not concerned");
+    assert_eq!(greeted(&proxy).await.1, 1, "the other direction is not affected");
     proxy.black_hole();
     proxy.cut().await;
-    client.read_u8().await.expect_err("it can be cut all the same");
+    client.read_u8().await.expect_err("a stalled connection can be cut");
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_delay_takes_its_time_and_keeps_the_order() {
     assert_eq!(echoed(&mut client, 9).await.expect("it passes"), 9);
 }
 
-/// A table in a PostgreSQL of its own, and the proxy before that.
+/// A table in its own PostgreSQL, and the proxy before that.
 async fn table() -> (Postgres, FaultProxy, String) {
     let server = Postgres::start().await;
     let proxy = FaultProxy::before_postgres(server.address());
@@ -158,8 +158,7 @@ async fn rows(url: &str) -> Vec<String> {
     rows.into_iter().flatten().map(|value| value.expect("it is never null")).collect()
 }
 
-/// Waits until the server has noticed the end of all other sessions, and undone what they had not
-/// committed.
+/// Waits until the server has ended all other sessions and rolled back their open transactions.
 async fn is_alone(url: &str) {
     let others =
         "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -208,7 +207,7 @@ async fn a_commit_is_cut_before_or_after_the_server_knows_of_it() {
         for (cut, row) in [(CutCommit::Before, row + 1), (CutCommit::After, row + 2)] {
             let client = connect(&proxy.through(&url)).await;
             proxy.cut_next_commit(cut);
-            commit(&client, way, row).await.expect_err("the client never hears of it");
+            commit(&client, way, row).await.expect_err("the client gets no answer");
             cuts += 1;
             assert_eq!(proxy.commits_cut(), cuts, "{way}, {cut:?}");
             is_alone(&url).await;
@@ -216,7 +215,7 @@ async fn a_commit_is_cut_before_or_after_the_server_knows_of_it() {
             assert_eq!(rows(&url).await, expected, "{way}, {cut:?}");
         }
         let client = connect(&proxy.through(&url)).await;
-        commit(&client, way, row + 3).await.expect("only so many are cut as asked for");
+        commit(&client, way, row + 3).await.expect("only the requested number is cut");
         expected.push((row + 3).to_string());
     }
     assert_eq!((rows(&url).await, proxy.commits_cut()), (expected, cuts));
@@ -227,11 +226,11 @@ async fn a_query_through_a_black_hole_is_answered_when_it_is_over() {
     let (_server, proxy, url) = table().await;
     let client = connect(&proxy.through(&url)).await;
     proxy.black_hole();
-    let mut asked = Box::pin(client.batch_execute("INSERT INTO t VALUES (1)"));
-    tokio::time::timeout(A_WHILE, &mut asked).await.expect_err("nobody answers");
-    assert!(rows(&url).await.is_empty(), "nor has the server heard of it");
+    let mut query = Box::pin(client.batch_execute("INSERT INTO t VALUES (1)"));
+    tokio::time::timeout(A_WHILE, &mut query).await.expect_err("no answer comes");
+    assert!(rows(&url).await.is_empty(), "the server did not get it");
     proxy.flow();
-    asked.await.expect("it is answered");
+    query.await.expect("it is answered");
     assert_eq!(rows(&url).await, ["1"]);
 }
 

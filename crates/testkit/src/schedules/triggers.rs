@@ -17,7 +17,7 @@ use crate::store::{StoreFactory, StoreFixture, all_of};
 
 const DIGEST: [u8; 32] = [7; 32];
 
-fn asked(key: &str, instant: Timestamp, task: TaskId) -> KeyedTrigger {
+fn keyed(key: &str, instant: Timestamp, task: TaskId) -> KeyedTrigger {
     let idempotency = Idempotency { key: key.to_owned(), fingerprint: DIGEST };
     KeyedTrigger { tenant: TENANT.to_owned(), idempotency, instant, task }
 }
@@ -30,7 +30,7 @@ fn waits(instant: Timestamp) -> Record {
     Record { origin: Origin::Manual, ..record(instant, OccurrenceOutcome::Buffered) }
 }
 
-/// Other origins count as ever, and the last run may be one of a backfill.
+/// Other origins count as always.
 pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
@@ -49,13 +49,13 @@ pub async fn a_key_triggers_one_run(factory: &dyn StoreFactory) {
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
     assert_eq!(owner(&fixture, "k").await, None);
     let made = of_schedule(&was, at(0));
-    let first = Advance { trigger: Some(asked("k", at(0), made.id)), ..advance(&was, vec![fired(at(0), &made)]) };
+    let first = Advance { trigger: Some(keyed("k", at(0), made.id)), ..advance(&was, vec![fired(at(0), &made)]) };
     assert_eq!(done(&fixture, first).await, [at(0)]);
     assert_eq!(owner(&fixture, "k").await, Some(KeyOwner { task: made.id, fingerprint: DIGEST }));
     assert_eq!(fixture.schedules.key_owner("other", "k").await.unwrap(), None);
 
     let late = of_schedule(&other, at(5));
-    lost(&fixture, Advance { trigger: Some(asked("k", at(5), late.id)), ..advance(&other, vec![fired(at(5), &late)]) })
+    lost(&fixture, Advance { trigger: Some(keyed("k", at(5), late.id)), ..advance(&other, vec![fired(at(5), &late)]) })
         .await;
     assert_eq!(get(&fixture, &other).await.as_ref(), Some(&other));
     assert_eq!((occurrences(&fixture, &other).await, fixture.list(all_of(TENANT), 10).await.len()), (vec![], 1));
@@ -63,7 +63,7 @@ pub async fn a_key_triggers_one_run(factory: &dyn StoreFactory) {
     assert!(matches!(submitted, Inserted::KeyReused(id) if id == made.id), "{submitted:?}");
 
     let taken =
-        Advance { revision: 2, trigger: Some(asked("l", at(0), late.id)), ..advance(&was, vec![fired(at(0), &late)]) };
+        Advance { revision: 2, trigger: Some(keyed("l", at(0), late.id)), ..advance(&was, vec![fired(at(0), &late)]) };
     assert_eq!(done(&fixture, taken).await, [], "its instant has a record");
     assert_eq!(owner(&fixture, "l").await, None, "and its key is free");
 }
@@ -73,11 +73,11 @@ pub async fn a_waiting_occurrence_knows_the_task_of_its_key(factory: &dyn StoreF
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));
-    let asks = Advance { trigger: Some(asked("k", at(0), one.id)), ..advance(&was, vec![waits(at(0))]) };
+    let asks = Advance { trigger: Some(keyed("k", at(0), one.id)), ..advance(&was, vec![waits(at(0))]) };
     assert_eq!(done(&fixture, asks).await, [at(0)]);
     let asks = Advance {
         revision: 2,
-        trigger: Some(asked("l", at(1), two.id)),
+        trigger: Some(keyed("l", at(1), two.id)),
         ..advance(&was, vec![waits(at(1)), waits(at(2))])
     };
     assert_eq!(done(&fixture, asks).await, [at(1), at(2)]);
