@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use punctual_api::server::{ServerLimits, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 
 /// No step of a test takes this long; one that does hangs.
 const HANGS: Duration = Duration::from_secs(20);
-const BODY_LIMIT: usize = 64 * 1024;
 
 struct Server {
     address: SocketAddr,
@@ -44,9 +43,8 @@ impl Server {
             gate.notified().await;
             "waited"
         };
-        let echo = async |body: Body| match Limited::new(body, BODY_LIMIT).collect().await {
+        let echo = async |body: Body| match body.collect().await {
             Ok(body) => (StatusCode::OK, body.to_bytes()),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => (StatusCode::PAYLOAD_TOO_LARGE, "".into()),
             Err(_) => (StatusCode::BAD_REQUEST, "".into()),
         };
         let router =
@@ -62,6 +60,27 @@ impl Server {
         let stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Peer(stream)
+    }
+
+    /// A connection that has served a request.
+    async fn connect_and_get(&self) -> Peer {
+        let mut peer = self.connect().await;
+        peer.send(GET).await;
+        peer.read_until("hello").await;
+        peer
+    }
+
+    /// A connection whose request the handler has begun to answer.
+    async fn connect_and_wait(&mut self) -> Peer {
+        let mut peer = self.connect().await;
+        peer.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        self.arrived.recv().await.unwrap();
+        peer
+    }
+
+    /// Returns once the server has ended.
+    async fn ended(self) {
+        tokio::time::timeout(HANGS, self.serving).await.unwrap().unwrap().unwrap();
     }
 
     /// Sends `bytes` on a connection of its own and gives all that comes until the server closes
@@ -116,6 +135,9 @@ impl Peer {
     }
 }
 
+/// A request that must not be seen behind ambiguous bytes.
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 fn quick() -> ServerLimits {
@@ -157,9 +179,7 @@ async fn a_head_that_drips_is_closed_in_time() {
 #[tokio::test]
 async fn dripping_does_not_buy_time() {
     let server = Server::start(quick()).await;
-    let mut peer = server.connect().await;
-    peer.send(GET).await;
-    peer.read_until("hello").await;
+    let mut peer = server.connect_and_get().await;
     let began = Instant::now();
     let mut byte = [0];
     // A byte of the second head whenever the server has been quiet for a while, until it has had
@@ -182,9 +202,7 @@ async fn dripping_does_not_buy_time() {
 #[tokio::test]
 async fn an_idle_connection_is_kept_for_a_while_and_then_closed() {
     let server = Server::start(quick()).await;
-    let mut peer = server.connect().await;
-    peer.send(GET).await;
-    peer.read_until("hello").await;
+    let mut peer = server.connect_and_get().await;
     let began = Instant::now();
     assert_eq!(peer.rest().await, "");
     let closed = began.elapsed();
@@ -194,69 +212,43 @@ async fn an_idle_connection_is_kept_for_a_while_and_then_closed() {
 #[tokio::test]
 async fn a_long_answer_is_not_idle() {
     let mut server = Server::start(quick()).await;
-    let mut peer = server.connect().await;
-    peer.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    server.arrived.recv().await.unwrap();
+    let mut peer = server.connect_and_wait().await;
     // Longer than every limit of the connection.
     assert!(tokio::time::timeout(Duration::from_millis(1_500), peer.0.readable()).await.is_err());
     server.release.notify_waiters();
     peer.read_until("waited").await;
 }
 
+/// What is ambiguous is decided by the framing check, whose own test has the whole corpus. Here are
+/// a few of these, and what only the parser behind it refuses.
 #[tokio::test]
 async fn ambiguous_bytes_are_refused_and_closed() {
     let server = Server::start(ServerLimits::default()).await;
-    let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    let post = |fields: &str| format!("POST /echo HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n");
     let corpus = [
-        (
-            "CL and TE",
-            "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "TE and CL",
-            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n",
-        ),
-        ("two lengths", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 5\r\n\r\n"),
-        ("two equal lengths", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 0\r\n\r\n"),
-        ("a list of lengths", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0, 0\r\n\r\n"),
-        ("a signed length", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: +0\r\n\r\n"),
-        ("an odd coding", "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n"),
-        (
-            "two codings",
-            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        ("HTTP/1.0 chunked", "POST /echo HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
-        ("bare LF", "GET / HTTP/1.1\nhost: a\n\n"),
-        ("one bare LF", "GET / HTTP/1.1\r\nhost: a\nx: y\r\n\r\n"),
-        ("bare CR", "GET / HTTP/1.1\r\nhost: a\rx: y\r\n\r\n"),
-        ("a folded line", "GET / HTTP/1.1\r\nhost: a\r\nx: y\r\n z\r\n\r\n"),
-        ("a blank before the colon", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length : 0\r\n\r\n"),
-        ("a NUL", "GET / HTTP/1.1\r\nhost: a\r\nx: \0\r\n\r\n"),
-        ("no version", "GET /\r\n\r\n"),
+        ("two lengths", post("content-length: 0\r\ncontent-length: 5")),
+        ("two framings", post("content-length: 5\r\ntransfer-encoding: chunked") + "0\r\n\r\n"),
+        ("HTTP/1.0 chunked", post("transfer-encoding: chunked").replace("1.1", "1.0") + "0\r\n\r\n"),
+        ("a folded line", post("x: y\r\n z")),
+        ("one bare LF", post("x: y\nz: a")),
+        ("a NUL", post("x: \0")),
+        ("no version", "GET /\r\n\r\n".to_owned()),
     ];
     for (what, bytes) in corpus {
-        let answer = server.exchange(format!("{bytes}{smuggled}").as_bytes()).await;
+        let answer = server.exchange(format!("{bytes}{SMUGGLED}").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{what}: {answer}");
         assert!(answer.contains("\r\nrequest-id: ") && answer.contains("\"malformed_request\""), "{what}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{what}: {answer}");
     }
-    let mut peer = server.connect().await;
-    peer.drip(b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 0\r\n\r\n").await;
-    assert!(peer.rest().await.starts_with("HTTP/1.1 400"), "byte by byte");
-    let bad_chunks = [
-        "0\r\ncontent-length: 5\r\n\r\n",
-        "3\nabc\r\n0\r\n\r\n",
-        "3\r\nabcX0\r\n\r\n",
-        "3 \r\nabc\r\n0\r\n\r\n",
-        "FFFFFFFFFFFFFFFFF\r\nabc",
-        "x\r\n",
-    ];
-    for chunks in bad_chunks {
-        let head = "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
-        let answer = server.exchange(format!("{head}{chunks}{smuggled}").as_bytes()).await;
+    for chunks in ["0\r\ncontent-length: 5\r\n\r\n", "3\r\nabcX0\r\n\r\n", "x\r\n"] {
+        let bytes = post("transfer-encoding: chunked") + chunks + SMUGGLED;
+        let answer = server.exchange(bytes.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{chunks:?}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{chunks:?}: {answer}");
     }
+    let mut peer = server.connect().await;
+    peer.drip(post("content-length: 0\r\ncontent-length: 0").as_bytes()).await;
+    assert!(peer.rest().await.starts_with("HTTP/1.1 400"), "byte by byte");
 }
 
 #[tokio::test]
@@ -276,31 +268,9 @@ async fn heads_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_peer_that_sends_without_end_sees_why_it_is_closed() {
-    let server = Server::start(ServerLimits::default()).await;
-    for head in ["transfer-encoding: chunked", "content-length: 1000000000"] {
-        let (mut reading, mut writing) = server.connect().await.0.into_split();
-        let mut bytes = format!("POST /echo HTTP/1.1\r\nhost: a\r\n{head}\r\n\r\n").into_bytes();
-        let sending = tokio::spawn(async move {
-            while writing.write_all(&bytes).await.is_ok() {
-                bytes = format!("4000\r\n{}\r\n", "x".repeat(0x4000)).into_bytes();
-            }
-        });
-        let mut answer = [0; 12];
-        tokio::time::timeout(HANGS, reading.read_exact(&mut answer)).await.unwrap().unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 413");
-        tokio::time::timeout(HANGS, sending).await.expect("still sending").unwrap();
-    }
-}
-
-#[tokio::test]
 async fn beyond_the_cap_a_connection_waits_for_a_place() {
     let server = Server::start(ServerLimits { connections: 2, ..ServerLimits::default() }).await;
-    let (mut first, mut second) = (server.connect().await, server.connect().await);
-    for peer in [&mut first, &mut second] {
-        peer.send(GET).await;
-        peer.read_until("hello").await;
-    }
+    let (first, _second) = (server.connect_and_get().await, server.connect_and_get().await);
     let mut third = server.connect().await;
     third.send(GET).await;
     assert!(
@@ -314,11 +284,8 @@ async fn beyond_the_cap_a_connection_waits_for_a_place() {
 #[tokio::test]
 async fn a_shutdown_finishes_requests_under_way() {
     let mut server = Server::start(ServerLimits::default()).await;
-    let (mut busy, mut idle, fresh) = (server.connect().await, server.connect().await, server.connect().await);
-    idle.send(GET).await;
-    idle.read_until("hello").await;
-    busy.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    server.arrived.recv().await.unwrap();
+    let (mut idle, fresh) = (server.connect_and_get().await, server.connect().await);
+    let mut busy = server.connect_and_wait().await;
 
     server.shutdown.cancel();
     assert_eq!(idle.rest().await, "", "an idle connection is closed at once");
@@ -338,17 +305,15 @@ async fn a_shutdown_finishes_requests_under_way() {
     server.release.notify_waiters();
     let answer = busy.rest().await;
     assert!(answer.contains("waited") && answer.contains("connection: close"), "{answer}");
-    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+    server.ended().await;
 }
 
 #[tokio::test]
 async fn a_shutdown_waits_for_a_bounded_time() {
     let mut server = Server::start(ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() }).await;
-    let mut stuck = server.connect().await;
-    stuck.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    server.arrived.recv().await.unwrap();
+    let mut stuck = server.connect_and_wait().await;
     server.shutdown.cancel();
-    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+    server.ended().await;
     assert!(!stuck.rest().await.contains("200"));
 }
 
@@ -378,7 +343,7 @@ async fn http_2_serves_many_requests_on_one_connection() {
     server.shutdown.cancel();
     server.release.notify_waiters();
     assert_eq!(waiting.await.unwrap().unwrap(), "waited", "what is under way is finished");
-    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+    server.ended().await;
 }
 
 #[tokio::test]
@@ -396,14 +361,11 @@ async fn an_idle_http_2_connection_is_closed() {
 async fn a_peer_that_goes_away_stops_its_request() {
     let limits = ServerLimits { drain: HANGS, ..ServerLimits::default() };
     let mut server = Server::start(limits).await;
-    let mut peer = server.connect().await;
-    peer.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    server.arrived.recv().await.unwrap();
-    drop(peer);
+    drop(server.connect_and_wait().await);
     server.shutdown.cancel();
     // The handler is never released: only its being dropped lets the server end before the drain
     // deadline.
     let began = Instant::now();
-    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+    server.ended().await;
     assert!(began.elapsed() < HANGS / 2);
 }
