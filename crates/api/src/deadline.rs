@@ -127,31 +127,16 @@ impl HttpBody for PacedBody {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use http_body_util::BodyExt;
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::testing::body;
 
     /// A body fed by hand.
-    struct Fed(mpsc::UnboundedReceiver<Bytes>);
-
-    impl HttpBody for Fed {
-        type Data = Bytes;
-        type Error = Infallible;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            self.0.poll_recv(cx).map(|data| data.map(|data| Ok(Frame::data(data))))
-        }
-    }
-
     fn fed() -> (mpsc::UnboundedSender<Bytes>, BodyArrival, Body) {
-        let (feed, fed) = mpsc::unbounded_channel();
-        let (arrival, body) = BodyArrival::watch(Body::new(Fed(fed)), Instant::now());
+        let (feed, mut fed) = mpsc::unbounded_channel();
+        let (arrival, body) = BodyArrival::watch(Body::new(body(None, move |cx| fed.poll_recv(cx))), Instant::now());
         (feed, arrival, body)
     }
 

@@ -27,3 +27,6 @@ pub fn router() -> OpenApiRouter<Api> {
         .merge(health::router())
         .merge(metrics::router())
 }
+
+#[cfg(test)]
+mod tests;

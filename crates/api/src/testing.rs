@@ -1,5 +1,6 @@
 //! The fixture of this crate's tests: a store in a temporary directory, and an interface over it.
 
+mod body;
 mod store;
 
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
 use punctual_broker::embedded::EmbeddedBroker;
+use punctual_core::breakers::{BreakerKey, OpenBreaker, Runs};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::NodeId;
+use punctual_core::registry::NodePresence;
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::dispatch_status::DispatchStatus;
@@ -24,7 +27,7 @@ use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::Targets;
 use punctual_store::sqlite::{Options, SqliteStore};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -34,6 +37,7 @@ use crate::operations::Operations;
 use crate::readiness::Probes;
 use crate::state::{Api, ApiConfig, ApiParts};
 
+pub(crate) use body::{TestBody, body};
 pub(crate) use store::FailingStore;
 
 /// 2026-05-22T18:00:00Z, where the clock stands at first.
@@ -105,9 +109,89 @@ impl World {
         self.call(request.unwrap()).await
     }
 
+    /// Sends a request with one header and without a body.
+    pub async fn send_with(&self, method: &str, path: &str, (name, value): (&str, &str)) -> Answer {
+        let request = Request::builder().method(method).uri(path).header(name, value);
+        self.call(request.body(Body::empty()).unwrap()).await
+    }
+
     /// Sends any request.
     pub async fn call(&self, request: Request<Body>) -> Answer {
         Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// What is at a path.
+    pub async fn get(&self, path: &str) -> Value {
+        self.send("GET", path, None).await.expect(200)
+    }
+
+    /// Submits a task and returns its id.
+    pub async fn submit(&self, task: Value) -> String {
+        let task = self.send("POST", "/v1/tasks", Some(task)).await.expect(201);
+        task["task_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Hands the next due task of a queue to a worker.
+    pub async fn lease(&self, worker: &str, queue: &str) -> Lease {
+        self.lease_as(json!({"worker_id": worker, "queues": [queue]})).await
+    }
+
+    /// Hands the next due task to the worker that asks so.
+    pub async fn lease_as(&self, wanted: Value) -> Lease {
+        let wanted = merged(json!({"wait_seconds": 5}), wanted);
+        let answer = self.send("POST", "/v1/leases", Some(wanted)).await.expect(200);
+        let [lease] = answer["leases"].as_array().unwrap().as_slice() else { panic!("not one lease: {answer}") };
+        let id = lease["task"]["task_id"].as_str().unwrap().to_owned();
+        Lease { id, token: lease["token"].as_u64().unwrap(), expires_at: lease["lease_expires_at"].clone() }
+    }
+
+    /// Reports on a run.
+    pub async fn report(&self, lease: &Lease, verb: &str, fields: Value) -> Answer {
+        let body = merged(json!({"token": lease.token}), fields);
+        self.send("POST", &format!("/v1/tasks/{}/{verb}", lease.id), Some(body)).await
+    }
+}
+
+/// A task that is with a worker.
+pub(crate) struct Lease {
+    pub id: String,
+    pub token: u64,
+    pub expires_at: Value,
+}
+
+/// The members of both objects.
+pub(crate) fn merged(mut one: Value, other: Value) -> Value {
+    let Value::Object(other) = other else { panic!("not an object: {other}") };
+    one.as_object_mut().unwrap().extend(other);
+    one
+}
+
+/// A node without an address and roles.
+pub(crate) fn node(id: NodeId) -> NodePresence {
+    NodePresence {
+        id,
+        name: "machine".into(),
+        address: String::new(),
+        roles: Vec::new(),
+        version: "1.2.3".into(),
+        skew_millis: -20,
+        first_seen_at: START,
+        last_seen_at: START,
+    }
+}
+
+/// A breaker that opened at the start, because 19 of 20 runs failed.
+pub(crate) fn open_breaker(tenant: &str, target: &str, probe_in_millis: i64) -> OpenBreaker {
+    OpenBreaker {
+        key: BreakerKey::new(tenant, target),
+        opened_at: START,
+        next_probe_at: START.plus_millis(probe_in_millis),
+        runs: Runs { ok: 1, failed: 19 },
+        reason: "19 of 20 runs failed".to_owned(),
+        half_open: false,
+        probe: None,
+        overtaken: Vec::new(),
+        last_probe: None,
     }
 }
 
@@ -155,8 +239,21 @@ impl Answer {
         Self { status, headers, text: String::from_utf8(body.to_vec()).unwrap() }
     }
 
+    /// The JSON of an answer that must have this status.
+    pub fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        self.json()
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {:?}", self.text))
+    }
+
+    /// The pointers of the faults it must list.
+    pub fn pointers(&self) -> Vec<String> {
+        assert_eq!(self.problem(), "invalid_request", "{}", self.text);
+        let problem = self.json();
+        problem["errors"].as_array().unwrap().iter().map(|fault| fault["pointer"].as_str().unwrap().into()).collect()
     }
 
     /// The `code` of the problem it must be.

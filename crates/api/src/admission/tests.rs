@@ -1,13 +1,10 @@
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 use punctual_core::time::Timestamp;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::testing::{TestBody, body};
 
 const MIB: usize = 1 << 20;
 
@@ -23,32 +20,15 @@ fn admission(requests: usize, bodies_bytes: usize, waiting: usize) -> Admission 
     Admission::new(&config, &Metrics::new(Timestamp::default()))
 }
 
-/// A body that only says how long it is.
-struct Announced(Option<u64>);
-
-impl HttpBody for Announced {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Poll::Ready(None)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
+fn request(method: Method, path: &str, length: Option<usize>) -> Request<TestBody> {
+    Request::builder().method(method).uri(path).body(body(length, |_| Poll::Ready(None))).unwrap()
 }
 
-fn request(method: Method, path: &str, length: Option<usize>) -> Request<Announced> {
-    let body = Announced(length.map(|length| u64::try_from(length).unwrap()));
-    Request::builder().method(method).uri(path).body(body).unwrap()
-}
-
-fn lease() -> Request<Announced> {
+fn lease() -> Request<TestBody> {
     request(Method::POST, "/v1/leases", Some(10))
 }
 
-fn batch(length: usize) -> Request<Announced> {
+fn batch(length: usize) -> Request<TestBody> {
     request(Method::POST, "/v1/tasks/batch", Some(length))
 }
 
@@ -62,7 +42,7 @@ async fn fill(admission: &Admission) -> Vec<Permit> {
 }
 
 /// How long a request waited for its permit, and until its refusal.
-async fn refused_after(admission: &Admission, request: &Request<Announced>) -> (Duration, Duration) {
+async fn refused_after(admission: &Admission, request: &Request<TestBody>) -> (Duration, Duration) {
     let began = Instant::now();
     let refusal = admission.admit(request).await.err().expect("it is refused");
     let waited = began.elapsed();

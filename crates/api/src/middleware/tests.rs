@@ -6,13 +6,12 @@ use axum::http::header::RETRY_AFTER;
 use axum::routing::{get, post};
 use parking_lot::Mutex;
 use tower::ServiceExt;
-use uuid::Uuid;
 
 use super::*;
 use crate::admission::BODY_WAITERS_MAX;
 use crate::readiness::Probes;
 use crate::state::ApiConfig;
-use crate::testing::{Answer, DEADLINE, World};
+use crate::testing::{Answer, DEADLINE, World, body};
 
 fn request(method: &str, path: &str) -> HttpRequest<Body> {
     HttpRequest::builder().method(method).uri(path).body(Body::empty()).unwrap()
@@ -24,20 +23,10 @@ async fn behind(world: &World, routes: Router, request: HttpRequest<Body>) -> An
 }
 
 #[tokio::test]
-async fn every_answer_carries_a_request_id() {
-    let world = World::new();
-    for (method, path, status) in
-        [("GET", "/healthz", 200), ("GET", "/nowhere", 404), ("PUT", "/healthz", 405), ("TRACE", "/healthz", 405)]
-    {
-        let answer = world.call(request(method, path)).await;
-        assert_eq!(answer.status, status, "{method} {path}");
-        let id = answer.headers[REQUEST_ID].to_str().unwrap();
-        assert_eq!(Uuid::parse_str(id).unwrap().get_version_num(), 7);
-        assert_eq!(answer.headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
-    }
-    let mut named = request("GET", "/nowhere");
-    named.headers_mut().insert(REQUEST_ID, HeaderValue::from_static("mine-7"));
-    assert_eq!(world.call(named).await.headers[REQUEST_ID], "mine-7");
+async fn an_answer_has_the_id_its_caller_gave() {
+    let answer = World::new().send_with("GET", "/nowhere", ("request-id", "mine-7")).await;
+    assert_eq!(answer.headers[REQUEST_ID], "mine-7");
+    assert_eq!(answer.headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
 }
 
 #[tokio::test]
@@ -51,9 +40,8 @@ async fn a_caller_that_takes_no_json_gets_406() {
         ("application/json;q=0", 406),
         ("application/xml, text/*", 406),
     ] {
-        let mut asking = request("GET", "/v1/tasks/task_none");
-        asking.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
-        assert_eq!(world.call(asking).await.status, status, "{accept}");
+        let answer = world.send_with("GET", "/v1/tasks/task_none", ("accept", accept)).await;
+        assert_eq!(answer.status, status, "{accept}");
     }
 }
 
@@ -81,48 +69,32 @@ async fn beyond_the_bound_only_probes_are_served() {
     }
 }
 
-/// A body of a batch that notes when it was read.
-struct Noted(Arc<Mutex<Option<Instant>>>);
+/// Of a batch.
+const BODY_BYTES: usize = 100_000;
 
-impl Noted {
-    const BYTES: usize = 100_000;
-
-    fn batch(read: &Arc<Mutex<Option<Instant>>>) -> HttpRequest<Body> {
-        HttpRequest::post("/v1/tasks/batch").body(Body::new(Self(Arc::clone(read)))).unwrap()
-    }
-}
-
-impl HttpBody for Noted {
-    type Data = bytes::Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, Self::Error>>> {
-        self.0.lock().get_or_insert_with(Instant::now);
+/// A batch that notes when its body is read.
+fn batch(read: Arc<Mutex<Option<Instant>>>) -> HttpRequest<Body> {
+    let body = body(Some(BODY_BYTES), move |_| {
+        read.lock().get_or_insert_with(Instant::now);
         Poll::Ready(None)
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        hyper::body::SizeHint::with_exact(Self::BYTES as u64)
-    }
+    });
+    HttpRequest::post("/v1/tasks/batch").body(Body::new(body)).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_beyond_the_wait_queue_is_read_and_refused_late() {
     // Bytes for one body; submissions have three quarters of all.
-    let config = ApiConfig { bodies_bytes: Noted::BYTES * 4 / 3, ..ApiConfig::default() };
+    let config = ApiConfig { bodies_bytes: BODY_BYTES * 4 / 3, ..ApiConfig::default() };
     let world = World::with(config, Probes::default());
     let mut taken = Vec::new();
     for _ in 0..4 {
-        taken.push(world.api.admission.admit(&Noted::batch(&Arc::default())).await.unwrap());
+        taken.push(world.api.admission.admit(&batch(Arc::default())).await.unwrap());
     }
     let began = Instant::now();
     let wait = |read: Arc<Mutex<Option<Instant>>>| {
         let router = world.router.clone();
         async move {
-            let answer = Answer::of(router.oneshot(Noted::batch(&read)).await.unwrap()).await;
+            let answer = Answer::of(router.oneshot(batch(Arc::clone(&read))).await.unwrap()).await;
             assert_eq!(answer.problem(), "overloaded");
             assert_eq!(answer.headers[RETRY_AFTER], "1");
             let read = read.lock().expect("a short body is read before its refusal");
@@ -141,36 +113,12 @@ async fn a_body_beyond_the_wait_queue_is_read_and_refused_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stuck_handler_is_given_up_at_the_deadline() {
-    let world = World::new();
-    let routes = Router::new().route("/stuck", get(async || std::future::pending::<()>().await));
-    let answer = behind(&world, routes, request("GET", "/stuck")).await;
-    assert_eq!(answer.status, 503);
-    assert_eq!(answer.problem(), "store_unavailable");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_body_that_stops_coming_is_408() {
     let world = World::new();
     let routes = Router::new().route("/read", post(async |body: String| body));
-    let reading = HttpRequest::post("/read").body(Body::new(Never)).unwrap();
+    let reading = HttpRequest::post("/read").body(Body::new(body(None, |_| Poll::Pending))).unwrap();
     let answer = behind(&world, routes, reading).await;
     assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::REQUEST_TIMEOUT, "request_timeout"));
-}
-
-/// A body that never comes.
-struct Never;
-
-impl axum::body::HttpBody for Never {
-    type Data = bytes::Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, Self::Error>>> {
-        Poll::Pending
-    }
 }
 
 #[tokio::test]

@@ -66,6 +66,19 @@ fn task(state: State, due_in_millis: i64, route: Route) -> Task {
     }
 }
 
+/// A task that the worker `w` holds for a minute.
+fn running() -> Task {
+    let hold = Hold {
+        worker: "w".into(),
+        node: None,
+        since: NOW,
+        expires_at: NOW.plus_millis(60_000),
+        deadline_at: NOW.plus_millis(90_000),
+        lease_millis: 60_000,
+    };
+    Task { hold: Some(hold), ..task(State::Running, 0, Route::Pull) }
+}
+
 /// A task for pull workers that is due, and for which some ask.
 fn pulled() -> Facts {
     let claimant = Some(ExpectedClaimant::Workers(PollingWorkers { known: 2, busy: 1, tasks: 5, or_more: false }));
@@ -133,16 +146,7 @@ fn all_reasons_are_given_in_order() {
 
 #[test]
 fn a_held_task_shows_who_holds_it() {
-    let mut running = task(State::Running, 0, Route::Pull);
-    running.hold = Some(Hold {
-        worker: "w".into(),
-        node: None,
-        since: NOW,
-        expires_at: NOW.plus_millis(60_000),
-        deadline_at: NOW.plus_millis(90_000),
-        lease_millis: 60_000,
-    });
-    let mut facts = Facts::of(running, NOW);
+    let mut facts = Facts::of(running(), NOW);
     let expected = json!({
         "code": "running",
         "message": "it runs",

@@ -83,9 +83,8 @@ async fn frequent_scrapes_cause_few_counts() {
 #[tokio::test]
 async fn a_caller_that_accepts_openmetrics_gets_it() {
     let world = World::new();
-    let request =
-        axum::http::Request::get("/metrics").header("accept", "application/openmetrics-text;version=1.0.0,*/*;q=0.1");
-    let answer = world.call(request.body(axum::body::Body::empty()).unwrap()).await;
+    let accept = ("accept", "application/openmetrics-text;version=1.0.0,*/*;q=0.1");
+    let answer = world.send_with("GET", "/metrics", accept).await;
     assert!(answer.headers[CONTENT_TYPE].to_str().unwrap().starts_with("application/openmetrics-text"));
     assert!(answer.text.ends_with("# EOF\n"));
 }

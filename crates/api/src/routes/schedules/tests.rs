@@ -1,25 +1,21 @@
 use serde_json::{Value, json};
 
-use crate::testing::World;
+use crate::testing::{World, merged};
 
 /// A schedule of every second. No node leads, so only requests decide its instants.
 async fn every_second(world: &World, more: Value) -> String {
-    let mut body = json!({"name": "s", "cron": "* * * * * *", "overlap_policy": "allow_all", "task": {"type": "t"}});
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let answer = world.send("POST", "/v1/schedules", Some(body)).await;
-    assert_eq!(answer.status, 201, "{}", answer.text);
-    format!("/v1/schedules/{}", answer.json()["schedule_id"].as_str().unwrap())
+    let body = json!({"name": "s", "cron": "* * * * * *", "overlap_policy": "allow_all", "task": {"type": "t"}});
+    let made = world.send("POST", "/v1/schedules", Some(merged(body, more))).await.expect(201);
+    format!("/v1/schedules/{}", made["schedule_id"].as_str().unwrap())
 }
 
 async fn ask(world: &World, method: &str, path: &str, body: Value) -> Value {
-    let answer = world.send(method, path, Some(body)).await;
-    assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
-    answer.json()
+    world.send(method, path, Some(body)).await.expect(200)
 }
 
 /// The second, the outcome and the reason of every occurrence, the oldest first.
 async fn occurrences(world: &World, path: &str) -> Vec<(String, String, String)> {
-    let page = ask(world, "GET", &format!("{path}/occurrences?limit=1000"), Value::Null).await;
+    let page = world.get(&format!("{path}/occurrences?limit=1000")).await;
     let text = |item: &Value, field: &str| item[field].as_str().unwrap().to_owned();
     let items = page["items"].as_array().unwrap().iter().rev();
     items.map(|item| (text(item, "instant")[14..19].to_owned(), text(item, "outcome"), text(item, "reason"))).collect()
@@ -46,7 +42,7 @@ async fn an_edit_decides_due_instants_by_the_old_schedule() {
         assert_eq!(version, 2, "an edit is one change, whatever was due: {edit}");
         let (late, on_time) = (each(1..=4, "fired", "caught_up"), each(5..=5, "fired", "on_time"));
         assert_eq!(occurrences(&world, &path).await, [late, on_time].concat(), "{edit}");
-        let tasks = ask(&world, "GET", "/v1/tasks?type=t", Value::Null).await;
+        let tasks = world.get("/v1/tasks?type=t").await;
         assert_eq!(tasks["items"].as_array().unwrap().len(), 5, "{edit}");
     }
 }

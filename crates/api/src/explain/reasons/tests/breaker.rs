@@ -1,22 +1,13 @@
 //! Open circuit breakers.
 
-use punctual_core::breakers::{BreakerKey, FailedProbe, OpenBreaker, Runs};
+use punctual_core::breakers::{FailedProbe, OpenBreaker};
 use punctual_core::obstacles::TurnStatus;
 
 use super::*;
+use crate::testing::open_breaker;
 
 fn breaker(target: &str, probe_in_millis: i64) -> OpenBreaker {
-    OpenBreaker {
-        key: BreakerKey::new("acme", target),
-        opened_at: NOW.plus_millis(-1_000),
-        next_probe_at: NOW.plus_millis(probe_in_millis),
-        runs: Runs { ok: 0, failed: 20 },
-        reason: "20 of 20 failed".into(),
-        half_open: false,
-        probe: None,
-        overtaken: Vec::new(),
-        last_probe: None,
-    }
+    open_breaker("acme", target, probe_in_millis)
 }
 
 #[test]
@@ -25,13 +16,13 @@ fn an_open_breaker() {
     let expected = json!({
         "code": "breaker_open",
         "message": format!(
-            "the circuit breaker of target {TARGET} is open since 2026-05-22T17:59:59.000Z (20 of 20 failed); at \
+            "the circuit breaker of target {TARGET} is open since 2026-05-22T18:00:00.000Z (19 of 20 runs failed); at \
              2026-05-22T18:00:03.000Z at the earliest one task under it is tried, which may be this one or another; the \
              others follow if that succeeds, and wait for the next probe if not"
         ),
-        "since": "2026-05-22T17:59:59.000Z",
+        "since": "2026-05-22T18:00:00.000Z",
         "until": "2026-05-22T18:00:03.000Z",
-        "reason": "20 of 20 failed",
+        "reason": "19 of 20 runs failed",
         "target": TARGET,
     });
     assert_eq!(shown(&facts), (expected, Some(3_000)));

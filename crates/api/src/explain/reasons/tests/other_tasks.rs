@@ -116,15 +116,7 @@ fn the_first_dependency_is_explained_too() {
     expect(task(State::Pending, 0, Route::Pull), "is due and waits to be taken");
     expect(task(State::Blocked, 0, Route::Pull), "waits itself for tasks that it depends on");
     expect(task(State::Queued, 0, Route::Pull), "is about to start");
-    let mut running = task(State::Running, 0, Route::Pull);
-    running.hold = Some(Hold {
-        worker: "w".into(),
-        node: None,
-        since: NOW,
-        expires_at: NOW.plus_millis(60_000),
-        deadline_at: NOW.plus_millis(90_000),
-        lease_millis: 60_000,
-    });
+    let mut running = running();
     expect(running.clone(), "runs since 2026-05-22T18:00:00.000Z on w");
     running.position.cancel_requested = true;
     expect(running, "runs since 2026-05-22T18:00:00.000Z on w and was asked to stop");
