@@ -33,6 +33,7 @@ mod it {
     mod retention;
     mod roles;
     mod schedules;
+    mod slots;
     mod sql_document;
     mod surface;
     mod tasks;

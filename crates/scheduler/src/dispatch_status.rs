@@ -13,6 +13,8 @@ use crate::fairness::{Aging, Band};
 use crate::ownership::OwnedPartitions;
 use crate::targets::Targets;
 
+pub use crate::targets::SlotOwner;
+
 /// Reports why webhooks of this node wait (see the module). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DispatchStatus {
@@ -39,17 +41,6 @@ pub struct BacklogPace {
     pub since: Timestamp,
     /// How many of these tasks are dispatched in a second.
     pub per_second: u32,
-}
-
-/// What has slots for webhooks of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotOwner {
-    /// Its target.
-    Target,
-    /// Its tenant.
-    Tenant,
-    /// Its band.
-    Band(Band),
 }
 
 impl DispatchStatus {
@@ -82,18 +73,13 @@ impl DispatchStatus {
 
     /// Why a webhook of this lane waits that is due since `due_at`; none if this node does not
     /// dispatch it.
-    pub fn webhook(&self, lane: &LaneKey, due_at: Timestamp, now: Timestamp) -> Option<WebhookStatus> {
+    pub fn webhook(&self, lane: &LaneKey, due_at: Timestamp) -> Option<WebhookStatus> {
         let Route::Push(target) = &lane.route else { return None };
         let since = self.owned.term_of(lane)?.since;
         let is_backlog = self.backlog_per_second > 0 && due_at < since;
         let backlog = is_backlog.then_some(BacklogPace { since, per_second: self.backlog_per_second });
-        let band = Band::of(self.aging.priority(lane.priority, due_at, now));
-        let crowded = [
-            (self.targets.free(target) == 0).then_some(SlotOwner::Target),
-            (self.targets.free_of_tenant(&lane.tenant) == 0).then_some(SlotOwner::Tenant),
-            (self.targets.free_of_band(band) == 0).then_some(SlotOwner::Band(band)),
-        ];
-        Some(WebhookStatus { backlog, crowded: crowded.into_iter().flatten().collect() })
+        let crowded = self.targets.crowded(&lane.tenant, Band::of(lane.priority), target);
+        Some(WebhookStatus { backlog, crowded })
     }
 }
 
@@ -134,24 +120,22 @@ mod tests {
     #[test]
     fn only_webhooks_of_owned_partitions_have_a_status() {
         let (targets, now) = (Arc::new(Targets::new(1, 8)), Timestamp::from_millis(10));
-        assert_eq!(status(OwnedPartitions::nothing(4), &targets).webhook(&pushed(), now, now), None);
+        assert_eq!(status(OwnedPartitions::nothing(4), &targets).webhook(&pushed(), now), None);
         let own = status(OwnedPartitions::everything(), &targets);
-        assert_eq!(own.webhook(&lane(Route::Pull), now, now), None);
-        assert_eq!(own.webhook(&pushed(), now, now), Some(WebhookStatus { backlog: None, crowded: Vec::new() }));
+        assert_eq!(own.webhook(&lane(Route::Pull), now), None);
+        assert_eq!(own.webhook(&pushed(), now), Some(WebhookStatus { backlog: None, crowded: Vec::new() }));
     }
 
     #[test]
     fn the_status_names_what_has_no_free_slot() {
-        let (targets, now) = (Arc::new(Targets::new(1, 8).with_pools(25, 100)), Timestamp::from_millis(10));
+        let (targets, now) = (Arc::new(Targets::new(1, 8).with_pools(50, 50)), Timestamp::from_millis(10));
         let own = status(OwnedPartitions::everything(), &targets);
-        let crowded = || own.webhook(&pushed(), now, now).map(|webhook| webhook.crowded);
+        let crowded = || own.webhook(&pushed(), now).map(|webhook| webhook.crowded);
         take_a_slot(&targets, "http://127.0.0.1:1");
         assert_eq!(crowded(), Some(vec![SlotOwner::Target]));
-        take_a_slot(&targets, "http://127.0.0.1:2");
-        assert_eq!(crowded(), Some(vec![SlotOwner::Target, SlotOwner::Tenant]));
-        for target in 3..9 {
+        for target in 2..8 {
             take_a_slot(&targets, &format!("http://127.0.0.1:{target}"));
         }
-        assert_eq!(crowded(), Some(vec![SlotOwner::Target, SlotOwner::Tenant, SlotOwner::Band(Band::Normal)]));
+        assert_eq!(crowded(), Some(vec![SlotOwner::Target, SlotOwner::Tenant]));
     }
 }

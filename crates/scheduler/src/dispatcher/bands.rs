@@ -18,12 +18,15 @@ pub(super) struct LaneCandidate {
     less_urgent: u8,
     pub due_at: Timestamp,
     pub lane: LaneId,
+    /// The band of its own priority. Slots count by it, since waiting does not change it.
+    pub slot_band: Band,
 }
 
 impl LaneCandidate {
     pub fn of(rank: Rank, aging: Aging, now: Timestamp) -> Self {
         let priority = aging.priority(rank.priority(), rank.due_at, now);
-        Self { less_urgent: u8::MAX - priority, due_at: rank.due_at, lane: rank.lane }
+        let slot_band = Band::of(rank.priority());
+        Self { less_urgent: u8::MAX - priority, due_at: rank.due_at, lane: rank.lane, slot_band }
     }
 
     pub fn band(self) -> Band {
@@ -52,8 +55,8 @@ impl BandShares {
         Self { weights, credits: HashMap::new() }
     }
 
-    /// The lanes of a claim of at most `limit` tasks, from candidates in their order. Each band
-    /// gets at most its `band_max`.
+    /// The lanes of a claim of at most `limit` tasks, from candidates in their order. The lanes of
+    /// a slot band get at most its `band_max` together.
     pub fn split(
         &mut self,
         tenant: &str,
@@ -63,20 +66,23 @@ impl BandShares {
     ) -> (Vec<(LaneId, usize)>, BandSplit) {
         let bands: HashMap<LaneId, Band> = candidates.iter().map(|one| (one.lane, one.band())).collect();
         let count = Band::ALL.map(|band| candidates.iter().filter(|one| one.band() == band).count());
-        let unbounded = candidates.iter().map(|one| (one.lane, limit.min(band_max[one.band() as usize])));
         let split = |shares| BandSplit { tenant: tenant.to_owned(), bands, shares };
+        let most = lane_bounds(candidates, limit, band_max);
         let waiting = count.map(|lanes| lanes > 0);
         if waiting.iter().filter(|waits| **waits).count() < 2 {
-            return (unbounded.collect(), split(None));
+            let lanes = candidates.iter().zip(most).map(|(one, most)| (one.lane, most));
+            return (lanes.filter(|(_, most)| *most > 0).collect(), split(None));
         }
         let credits = self.credits.entry(tenant.to_owned()).or_default();
         let shares = credits.split(self.weights, limit, waiting);
-        let share = |one: &LaneCandidate| {
-            let band = one.band() as usize;
-            (one.lane, shares[band].div_ceil(count[band]).min(band_max[band]))
-        };
-        let first = candidates.iter().map(share).filter(|(_, share)| *share > 0);
-        (first.chain(unbounded).collect(), split(Some(shares)))
+        let share = |one: &LaneCandidate| shares[one.band() as usize].div_ceil(count[one.band() as usize]);
+        let first = candidates.iter().zip(&most).map(|(one, most)| (one.lane, share(one).min(*most)));
+        let rest = candidates.iter().zip(&most).map(|(one, most)| {
+            // A lane that has no bound of its own may take what other lanes leave.
+            (one.lane, if *most == limit { limit } else { most - share(one).min(*most) })
+        });
+        let lanes = first.chain(rest).filter(|(_, most)| *most > 0).collect();
+        (lanes, split(Some(shares)))
     }
 
     /// Gives back the shares of claims that failed.
@@ -105,6 +111,23 @@ impl BandShares {
             self.credits.remove(&split.tenant);
         }
     }
+}
+
+/// How many tasks each lane may take. If its slot band may not take the whole claim, the lanes of
+/// the band share what it may take evenly; the first ones get the remainder.
+fn lane_bounds(candidates: &[LaneCandidate], limit: usize, band_max: [usize; 3]) -> Vec<usize> {
+    let lanes = Band::ALL.map(|band| candidates.iter().filter(|one| one.slot_band == band).count());
+    let mut seen = [0; 3];
+    let bound = |one: &LaneCandidate| {
+        let band = one.slot_band as usize;
+        let at = seen[band];
+        seen[band] += 1;
+        if band_max[band] >= limit {
+            return limit;
+        }
+        band_max[band] / lanes[band] + usize::from(at < band_max[band] % lanes[band])
+    };
+    candidates.iter().map(bound).collect()
 }
 
 #[cfg(test)]
@@ -157,8 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_band_gets_no_more_than_it_may_have() {
-        let (lanes, _) = BandShares::default().split("t", &candidates(&[(1, 5), (2, 9)]), 100, [3, usize::MAX, 0]);
-        assert_eq!(numbers(&lanes), [(2, 3), (1, 26), (2, 3), (1, 100)]);
+    fn the_lanes_of_a_band_get_no_more_than_it_may_have() {
+        let lanes = candidates(&[(1, 5), (2, 9), (3, 9), (4, 1)]);
+        let (lanes, _) = BandShares::default().split("t", &lanes, 100, [3, usize::MAX, 0]);
+        assert_eq!(numbers(&lanes), [(2, 2), (3, 1), (1, 25), (1, 100)]);
+        let lanes = candidates(&[(1, 5), (2, 5)]);
+        let (lanes, _) = BandShares::default().split("t", &lanes, 100, [0, 3, 0]);
+        assert_eq!(numbers(&lanes), [(1, 2), (2, 1)]);
     }
 }

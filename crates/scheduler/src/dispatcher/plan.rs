@@ -2,12 +2,13 @@
 //!
 //! The push side is the only caller. The plan gives out slots one by one. The next slot goes to the
 //! tenant that has the fewest for its weight, at the target or of all slots; among several, to the
-//! tenant whose clock is behind.
+//! tenant whose clock is behind. While there are common slots, any lane of the part may use them; a
+//! first slot from the reserve is for the lanes of one band.
 //!
 //! Invariant: a plan never exceeds the broker's room, nor what targets, tenants and bands may have.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use punctual_core::lane::{Lane, Route};
 use punctual_core::partitions::Partition;
@@ -17,7 +18,7 @@ use punctual_core::time::Timestamp;
 use super::bands::{BandShares, BandSplit, LaneCandidate};
 use crate::fairness::{Band, TenantClocks};
 use crate::ownership::OwnershipTerm;
-use crate::targets::{Targets, TenantSlots};
+use crate::targets::{Holder, SlotCounts, Targets};
 
 /// The maximum number of lanes that a pass claims from.
 pub(super) const PLAN_LANES_MAX: usize = 256;
@@ -28,17 +29,12 @@ pub(super) struct PushPlan<'a> {
     targets: &'a Targets,
     clocks: &'a TenantClocks,
     room: usize,
-    /// How many slots are free.
-    free: usize,
-    free_of_band: [usize; 3],
+    /// The slots in use, with those planned here.
+    counts: SlotCounts,
     parts: Vec<PlanPart<'a>>,
     part_of: HashMap<(&'a str, &'a str, Option<Timestamp>), usize>,
-    /// The slots of each target, with those planned here.
-    taken_at: HashMap<&'a str, usize>,
-    /// The slots of each tenant at each target, with those planned here.
-    at_target: HashMap<(&'a str, &'a str), usize>,
-    /// The slots of each tenant in all, with those planned here, and how many are planned here.
-    in_all: HashMap<&'a str, (usize, usize)>,
+    /// How many slots are planned here for each tenant.
+    planned: HashMap<&'a str, usize>,
     lanes: usize,
 }
 
@@ -48,8 +44,13 @@ struct PlanPart<'a> {
     target: &'a str,
     from: Option<Timestamp>,
     lanes: Vec<LaneCandidate>,
+    /// The slot bands of its lanes.
+    bands: BTreeSet<Band>,
     terms: BTreeMap<Partition, u64>,
+    /// How many slots it has been given.
     limit: usize,
+    /// How many of them each band may use.
+    band_max: [usize; 3],
 }
 
 /// The order in which slots are given out: the least is next.
@@ -70,13 +71,10 @@ impl<'a> PushPlan<'a> {
             targets,
             clocks,
             room,
-            free: targets.free_in_all(),
-            free_of_band: Band::ALL.map(|band| targets.free_of_band(band)),
+            counts: targets.counts(),
             parts: Vec::new(),
             part_of: HashMap::new(),
-            taken_at: HashMap::new(),
-            at_target: HashMap::new(),
-            in_all: HashMap::new(),
+            planned: HashMap::new(),
             lanes: 0,
         }
     }
@@ -95,19 +93,16 @@ impl<'a> PushPlan<'a> {
         from: Option<Timestamp>,
     ) -> bool {
         let (Route::Push(target), tenant) = (&lane.key.route, lane.key.tenant.as_str()) else { return false };
-        let TenantSlots { at_target, in_all } = self.targets.slots_of(tenant, target);
-        self.taken_at.entry(target).or_insert_with(|| self.targets.taken_at(target));
-        self.at_target.insert((tenant, target), at_target);
-        self.in_all.insert(tenant, (in_all, 0));
-        let of_band = self.free_of_band[candidate.band() as usize];
-        if self.is_full() || of_band == 0 || !self.may_have(tenant, target) {
+        let holder = Holder { tenant, band: candidate.slot_band, target };
+        if self.is_full() || !self.targets.may_take(&self.counts, holder) {
             return false;
         }
         let at = *self.part_of.entry((tenant, target, from)).or_insert_with(|| {
-            self.parts.push(PlanPart { tenant, target, from, lanes: Vec::new(), terms: BTreeMap::new(), limit: 0 });
+            self.parts.push(PlanPart::new(tenant, target, from));
             self.parts.len() - 1
         });
         self.parts[at].lanes.push(candidate);
+        self.parts[at].bands.insert(candidate.slot_band);
         self.parts[at].terms.extend(term.fence);
         self.lanes += 1;
         true
@@ -122,7 +117,7 @@ impl<'a> PushPlan<'a> {
             part.lanes.sort_unstable();
             let terms = part.terms.into_iter().collect();
             let claimant = Claimant::Dispatch { visibility_millis, terms, from: part.from };
-            let (lanes, split) = bands.split(part.tenant, &part.lanes, part.limit, self.free_of_band);
+            let (lanes, split) = bands.split(part.tenant, &part.lanes, part.limit, part.band_max);
             claims.push(Claim { lanes, limit: part.limit, claimant });
             splits.push(split);
         }
@@ -148,36 +143,46 @@ impl<'a> PushPlan<'a> {
 
     fn order(&self, at: usize) -> SlotOrder {
         let PlanPart { tenant, target, limit, .. } = self.parts[at];
-        let at_target = self.at_target.get(&(tenant, target)).copied().unwrap_or(0);
-        let (in_all, planned) = self.in_all.get(tenant).copied().unwrap_or((0, 0));
-        let level = self.targets.level(TenantSlots { at_target, in_all }, self.clocks.weight(tenant));
+        let level = self.targets.level(self.counts.slots_of(tenant, target), self.clocks.weight(tenant));
+        let planned = self.planned.get(tenant).copied().unwrap_or(0);
         SlotOrder { level, clock: self.clocks.after(tenant, planned), limit, part: at }
     }
 
-    /// Whether a tenant and a target may have another slot.
-    fn may_have(&self, tenant: &str, target: &str) -> bool {
-        let taken_at = self.taken_at.get(target).copied().unwrap_or(0);
-        let (in_all, _) = self.in_all.get(tenant).copied().unwrap_or_default();
-        self.targets.free_at(taken_at, self.free) > 0 && self.targets.free_for(tenant, in_all, self.free) > 0
-    }
-
-    /// Gives a part a slot; false if there is none that it may have.
+    /// Gives a part a slot; false if there is none that it may have. A band that may use no common
+    /// slot gets a first slot of its own.
     fn give(&mut self, at: usize) -> bool {
         let PlanPart { tenant, target, .. } = self.parts[at];
-        if !self.may_have(tenant, target) {
-            return false;
-        }
-        debug_assert!(self.room > 0 && self.free > 0, "a slot is given that is not there");
+        let holder = |band: Band| Holder { tenant, band, target };
+        let (common, reserved): (Vec<Band>, Vec<Band>) =
+            self.parts[at].bands.iter().partition(|band| self.targets.may_take_common(&self.counts, holder(**band)));
+        let first = reserved.into_iter().find(|band| self.targets.may_take(&self.counts, holder(*band)));
+        let usable_by = match first {
+            Some(band) => {
+                self.counts.take(holder(band));
+                vec![band]
+            }
+            None if common.is_empty() => return false,
+            None => {
+                self.counts.plan_for_bands(tenant, target, &common);
+                common
+            }
+        };
+        debug_assert!(self.room > 0, "a slot is given that is not there");
         self.room -= 1;
-        self.free -= 1;
+        *self.planned.entry(tenant).or_default() += 1;
         let part = &mut self.parts[at];
         part.limit += 1;
-        *self.taken_at.entry(target).or_default() += 1;
-        *self.at_target.entry((part.tenant, part.target)).or_default() += 1;
-        let (in_all, planned) = self.in_all.entry(part.tenant).or_default();
-        *in_all += 1;
-        *planned += 1;
+        for band in usable_by {
+            part.band_max[band as usize] += 1;
+        }
         true
+    }
+}
+
+impl<'a> PlanPart<'a> {
+    fn new(tenant: &'a str, target: &'a str, from: Option<Timestamp>) -> Self {
+        let (lanes, bands, terms) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+        Self { tenant, target, from, lanes, bands, terms, limit: 0, band_max: [0; 3] }
     }
 }
 
@@ -238,7 +243,8 @@ mod tests {
         for (lane, partition) in lanes.iter().zip([5, 6, 5, 4]) {
             assert!(plan.add(lane, candidate(lane), term(partition), None));
         }
-        let expected = [(vec![1, 3, 4], 10, vec![4, 5], None), (vec![2], 10, vec![6], None)];
+        // Two of ten slots are the reserve.
+        let expected = [(vec![1, 3, 4], 8, vec![4, 5], None), (vec![2], 8, vec![6], None)];
         assert_eq!(summaries(&claims(plan)), expected);
     }
 
@@ -252,7 +258,7 @@ mod tests {
         for (lane, from) in lanes.iter().zip([None, since, None]) {
             plan.add(lane, candidate(lane), term(0), from);
         }
-        assert_eq!(summaries(&claims(plan)), [(vec![1, 3], 3, vec![0], None), (vec![2], 2, vec![0], Some(100))]);
+        assert_eq!(summaries(&claims(plan)), [(vec![1, 3], 2, vec![0], None), (vec![2], 2, vec![0], Some(100))]);
     }
 
     #[test]
@@ -300,11 +306,11 @@ mod tests {
         let targets = Targets::new(30, 1_000);
         let mut clocks = TenantClocks::new(HashMap::from([("heavy".to_owned(), 2)]));
         let tenants = ["a", "b", "heavy"];
-        assert_eq!(planned(&targets, &mut clocks, &tenants), [8, 8, 14]);
+        assert_eq!(planned(&targets, &mut clocks, &tenants), [6, 6, 11]);
         // A tenant with less than its part gets what becomes free, whichever tenant gave it back.
         give_back(&targets, "heavy", 10);
         give_back(&targets, "a", 2);
-        assert_eq!(planned(&targets, &mut clocks, &tenants), [2, 0, 10]);
+        assert_eq!(planned(&targets, &mut clocks, &tenants), [3, 1, 11]);
     }
 
     #[test]
@@ -371,29 +377,42 @@ mod tests {
         let mut clocks = TenantClocks::default();
         planned(&targets, &mut clocks, &["a", "b"]);
         give_back(&targets, "a", 1);
-        assert_eq!(planned(&targets, &mut clocks, &["a", "b", "quiet"]), [0, 0, 1]);
+        assert_eq!(planned(&targets, &mut clocks, &["a", "b", "quiet"]), [0, 0, 3]);
     }
 
     #[test]
-    fn tenants_and_bands_get_no_more_than_their_slots() {
-        let targets = Targets::new(100, 100).with_pools(50, 80);
-        for _ in 0..50 {
-            targets.take(&slot(&lane_of("greedy", 1, "a", 5)));
-        }
-        let lanes = [lane_of("greedy", 1, "a", 5), lane_of("other", 2, "a", 5)];
+    fn a_new_band_gets_a_first_slot_beside_a_hanging_one() {
+        let targets = Targets::new(8, 100);
+        let low = lane_of("t", 1, "a", 1);
+        (0..7).for_each(|_| targets.take(&slot(&low)));
+        let lanes = [low, lane_of("t", 2, "a", 9), lane_of("t", 3, "a", 9), lane_of("u", 4, "a", 5)];
         let clocks = TenantClocks::default();
-        let mut tenants = PushPlan::new(&targets, &clocks, 100);
-        let added: Vec<bool> = lanes.iter().map(|lane| tenants.add(lane, candidate(lane), term(0), None)).collect();
-        assert_eq!(added, [false, true]);
-        for tenant in ["b", "c", "d", "e"] {
-            for _ in 0..targets.free_of_band(Band::Normal) {
-                targets.take(&slot(&lane_of(tenant, 1, "a", 5)));
-            }
+        let mut plan = PushPlan::new(&targets, &clocks, 100);
+        let added: Vec<bool> = lanes.iter().map(|lane| plan.add(lane, candidate(lane), term(0), None)).collect();
+        assert_eq!(added, [false, true, true, true]);
+        let mut claimed: Vec<_> = claims(plan).into_iter().map(|claim| (claim.lanes, claim.limit)).collect();
+        claimed.sort_unstable();
+        // Seven slots are taken, one of them from the reserve of two: one first slot is left.
+        assert_eq!(claimed, [(vec![(LaneId::new(4), 1)], 1)]);
+    }
+
+    #[test]
+    fn lanes_of_a_band_do_not_take_the_first_slot_of_another() {
+        let targets = Targets::new(200, 200).with_pools(100, 50);
+        // Half of the 150 common slots, and a first one.
+        (0..76).for_each(|_| targets.take(&slot(&lane_of("t", 9, "b", 1))));
+        let lanes = [lane_of("t", 1, "a", 5), lane_of("t", 2, "a", 5), lane_of("t", 3, "a", 1)];
+        let clocks = TenantClocks::default();
+        let mut plan = PushPlan::new(&targets, &clocks, 100);
+        for lane in &lanes {
+            assert!(plan.add(lane, candidate(lane), term(0), None));
         }
-        let lanes = [lane_of("new", 1, "b", 5), lane_of("new", 2, "b", 2)];
-        let mut bands = PushPlan::new(&targets, &clocks, 100);
-        let added: Vec<bool> = lanes.iter().map(|lane| bands.add(lane, candidate(lane), term(0), None)).collect();
-        assert_eq!(added, [false, true]);
+        let claim = &claims(plan)[0];
+        let most = |numbers: &[i64]| -> usize {
+            let lanes = claim.lanes.iter().filter(|(lane, _)| numbers.contains(&lane.number()));
+            lanes.map(|(_, most)| most).sum()
+        };
+        assert_eq!((claim.limit, most(&[1, 2]), most(&[3])), (38, 37, 1));
     }
 
     fn slot(lane: &Lane) -> Slot {

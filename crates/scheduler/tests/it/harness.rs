@@ -74,7 +74,7 @@ impl Harness {
 
     /// A node that owns nothing yet; as many slots for a target as the broker takes.
     pub fn of_many(configure: impl FnOnce(&mut Config)) -> Self {
-        Self::made_of(OwnedPartitions::nothing(PARTITIONS), Targets::new(100, 1_000), configure)
+        Self::made_of(OwnedPartitions::nothing(PARTITIONS), Targets::new(200, 1_000), configure)
     }
 
     /// A node that owns everything, with these slots.

@@ -70,7 +70,7 @@ pub(super) async fn expected(api: &Api, task: &Task, now: Timestamp) -> Result<E
     if task.lane.key.route == Route::Pull {
         return Ok(ExpectedClaimant::Workers(workers(api, task, now).await?));
     }
-    if let Some(dispatch) = api.dispatch_status.webhook(&task.lane.key, task.due_at, now) {
+    if let Some(dispatch) = api.dispatch_status.webhook(&task.lane.key, task.due_at) {
         return Ok(ExpectedClaimant::Here(dispatch));
     }
     let partition = api.dispatch_status.partition(&task.lane.key);

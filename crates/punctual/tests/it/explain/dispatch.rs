@@ -154,32 +154,27 @@ async fn a_tenant_or_band_without_a_free_slot_is_a_reason() {
     sink.answer("/", SinkAnswer::hang());
     let settings = |serve: Serve| {
         let serve = serve.setting("WEBHOOKS__CONCURRENCY", "8").setting("WEBHOOKS__PER_TARGET", "8");
-        serve.setting("WEBHOOKS__TENANT_PERCENT", "25").setting("WEBHOOKS__BAND_PERCENT", "50")
+        serve.setting("WEBHOOKS__TENANT_PERCENT", "50").setting("WEBHOOKS__BAND_PERCENT", "50")
     };
     let world = World::start_with(settings).await;
-    let (first, second) = (world.caller(), world.caller().of_tenant("second"));
-    // Two are a quarter of eight slots.
+    let caller = world.caller();
+    let submit = async |priority: u8| {
+        caller.submit_id(json!({"type": "t", "priority": priority, "callback_url": sink.url("/")})).await
+    };
+    // Two of eight slots are the reserve. Half of the others are for a tenant, half of those for
+    // one of its bands. First slots come from the reserve.
     for _ in 0..2 {
-        let id = webhook(&first, &sink).await;
-        first.until(&id, "RUNNING").await;
+        caller.until(&submit(5).await, "RUNNING").await;
     }
-    let id = webhook(&first, &sink).await;
-    let reason = until_only(&first, &id, "webhook_places").await;
-    let crowded = reason["crowded"].as_array().expect("a list").clone();
-    assert!(crowded.contains(&json!("tenant")), "{reason:#}");
-    expect_says(&reason, &["tenant default"]);
-    // The rest of the band's slots goes to other tenants.
-    let id = webhook(&second, &sink).await;
-    second.until(&id, "RUNNING").await;
-    let others = world.caller().of_tenant("third");
-    let id = webhook(&others, &sink).await;
-    others.until(&id, "RUNNING").await;
-    let last = world.caller().of_tenant("fourth");
-    let id = webhook(&last, &sink).await;
-    let reason = until_only(&last, &id, "webhook_places").await;
-    let crowded = reason["crowded"].as_array().expect("a list").clone();
-    assert!(crowded.contains(&json!("band")) && !crowded.contains(&json!("tenant")), "{reason:#}");
+    let reason = until_only(&caller, &submit(5).await, "webhook_places").await;
+    assert_eq!(reason["crowded"], json!(["band"]), "{reason:#}");
     expect_says(&reason, &["normal priority"]);
+    for priority in [9, 9, 1] {
+        caller.until(&submit(priority).await, "RUNNING").await;
+    }
+    let reason = until_only(&caller, &submit(9).await, "webhook_places").await;
+    assert_eq!(reason["crowded"], json!(["tenant"]), "{reason:#}");
+    expect_says(&reason, &["tenant default"]);
 }
 
 /// Every node explains an open breaker, whichever node opened it.
@@ -238,12 +233,12 @@ async fn the_node_that_dispatches_is_named() {
         if (of_first, owned) == (32, 64) { Ok(()) } else { Err(format!("{of_first} of {owned}")) }
     })
     .await;
-    // One more than a target has slots.
+    // One more than a lone tenant and band may have of the 64 slots of a target.
     let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/")});
-    callers[0].submit_all(vec![task; 65]).await;
+    callers[0].submit_all(vec![task; 50]).await;
     let waiting = eventually("all places are taken", SOON, async || {
         let (running, waiting) = (sink.waiting(), callers[0].list_ids("&status=PENDING").await);
-        if running == 64 && waiting.len() == 1 { Ok(waiting[0].clone()) } else { Err(format!("{running} {waiting:?}")) }
+        if running == 49 && waiting.len() == 1 { Ok(waiting[0].clone()) } else { Err(format!("{running} {waiting:?}")) }
     })
     .await;
     let (owner, other) = eventually("one of the nodes dispatches it", SOON, async || {
