@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_status_names_what_has_no_free_slot() {
-        let (targets, now) = (Arc::new(Targets::new(1, 8).with_pools(50, 50)), Timestamp::from_millis(10));
+        let (targets, now) = (Arc::new(Targets::new(1, 8).with_percents(50, 50)), Timestamp::from_millis(10));
         let own = status(OwnedPartitions::everything(), &targets);
         let crowded = || own.webhook(&pushed(), now).map(|webhook| webhook.crowded);
         take_a_slot(&targets, "http://127.0.0.1:1");

@@ -57,7 +57,7 @@ impl Targets {
     /// A tenant may have this percentage of the common slots that no other tenant has, and a band
     /// of it this percentage of those.
     #[must_use]
-    pub fn with_pools(mut self, tenant_percent: u8, band_percent: u8) -> Self {
+    pub fn with_percents(mut self, tenant_percent: u8, band_percent: u8) -> Self {
         (self.limits.tenant_percent, self.limits.band_percent) = (tenant_percent, band_percent);
         self
     }
@@ -84,7 +84,7 @@ impl Targets {
         counts.may_take_common(&self.limits, holder)
     }
 
-    /// Who has no free slot for a webhook; nobody if it may take one.
+    /// Which owners have no free slot for a webhook; none if it may take one.
     pub fn crowded(&self, tenant: &str, band: Band, target: &str) -> Vec<SlotOwner> {
         self.taken.lock().crowded(&self.limits, Holder { tenant, band, target })
     }
@@ -95,6 +95,11 @@ impl Targets {
         let SlotLimits { per_target, in_all, .. } = self.limits;
         let of_all = slots.in_all as u128 * per_target as u128 / (in_all as u128).max(1);
         of_all.max(slots.at_target as u128) / u128::from(weight.max(1))
+    }
+
+    /// How many slots are taken at `target`.
+    pub fn taken_at(&self, target: &str) -> usize {
+        self.taken.lock().taken_at(target)
     }
 
     /// Takes a slot. The caller has checked that one is free; one too many does no harm.

@@ -120,7 +120,7 @@ fn circuits(config: &Config, breakers: Arc<dyn Breakers>) -> Circuits {
 fn targets(config: &Config) -> Targets {
     let webhooks = &config.webhooks;
     Targets::new(webhooks.per_target, webhooks.concurrency)
-        .with_pools(webhooks.tenant_percent, webhooks.band_percent)
+        .with_percents(webhooks.tenant_percent, webhooks.band_percent)
         .with_weights(config.fairness.tenants.clone())
 }
 

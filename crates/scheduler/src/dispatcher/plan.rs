@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn scarce_slots_are_shared_by_weight_across_targets() {
         let weights = HashMap::from([("heavy".to_owned(), 4)]);
-        let targets = Targets::new(20, 20).with_pools(75, 100).with_weights(weights.clone());
+        let targets = Targets::new(20, 20).with_percents(75, 100).with_weights(weights.clone());
         let mut clocks = TenantClocks::new(weights);
         let lanes = [lane_of("heavy", 1, "a", 5), lane_of("light", 2, "b", 5)];
         let (mut got, mut under_way) = ([0, 0], std::collections::VecDeque::new());
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn lanes_of_a_band_do_not_take_the_first_slot_of_another() {
-        let targets = Targets::new(200, 200).with_pools(100, 50);
+        let targets = Targets::new(200, 200).with_percents(100, 50);
         // Half of the 150 common slots, and a first one.
         (0..76).for_each(|_| targets.take(&slot(&lane_of("t", 9, "b", 1))));
         let lanes = [lane_of("t", 1, "a", 5), lane_of("t", 2, "a", 5), lane_of("t", 3, "a", 1)];

@@ -2,7 +2,7 @@
 //!
 //! [`Targets`](super::Targets) counts the calls under way with it, and a plan counts what it gives
 //! out. A call may hang for as long as its timeout, so sharing must hold for slots that never come
-//! back. Each pool (all slots, and the slots of each target) therefore has two parts:
+//! back. The slots in all, and those of each target, therefore have two parts:
 //!
 //! - A quarter is the *reserve*. It serves first slots: that of a tenant and band at a target where
 //!   they have none. Of the reserve of all slots, a band of a tenant may have a part only.
@@ -12,8 +12,8 @@
 //! So a tenant, band and target without a slot gets one at once, whatever hangs, until the reserve
 //! is used up. docs/operations.md states the numbers.
 //!
-//! Invariant: as long as every slot is taken by a holder that may take it, no pool has more slots
-//! taken than it has.
+//! Invariant: as long as every slot is taken by a holder that may take it, there are never more
+//! than the limits say, in all or at a target.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use crate::fairness::Band;
 /// that the three bands of eight tenants fit.
 const FIRSTS_PART: usize = 24;
 
-/// The part of each pool that is the reserve: one slot in this many.
+/// The part of the slots that is the reserve: one in this many.
 const RESERVE_PART: usize = 4;
 
 /// How many slots there are, and which part of them one tenant or band may have.
@@ -113,6 +113,11 @@ impl SlotCounts {
         }
     }
 
+    /// How many slots are taken at a target.
+    pub fn taken_at(&self, target: &str) -> usize {
+        self.targets.get(target).map_or(0, |counts| counts.slots)
+    }
+
     /// Whether a holder may take another slot.
     pub fn may_take(&self, limits: &SlotLimits, holder: Holder<'_>) -> bool {
         self.is_free_in_all(limits, holder) && self.is_free_at_target(limits, holder)
@@ -123,7 +128,7 @@ impl SlotCounts {
         self.common_of_band(limits, holder) > 0 && self.common_at(limits, holder.target) > 0
     }
 
-    /// Who has no free slot for a holder; nobody if it may take one.
+    /// Which owners have no free slot for a holder; none if it may take one.
     pub fn crowded(&self, limits: &SlotLimits, holder: Holder<'_>) -> Vec<SlotOwner> {
         let at_target = (!self.is_free_at_target(limits, holder)).then_some(SlotOwner::Target);
         let in_all = (!self.is_free_in_all(limits, holder)).then(|| {
@@ -261,16 +266,16 @@ impl BandCounts {
     }
 }
 
-/// How many slots of a pool are its reserve.
-fn reserve(pool: usize) -> usize {
-    pool / RESERVE_PART
+/// How many of so many slots are the reserve.
+fn reserve(slots: usize) -> usize {
+    slots / RESERVE_PART
 }
 
-/// How many common slots of a pool are free. First slots that the reserve has no room for are
-/// common ones.
-fn common(pool: usize, taken: usize, firsts: usize) -> usize {
-    let reserve = reserve(pool);
-    (pool - reserve).saturating_sub(taken.saturating_sub(firsts.min(reserve)))
+/// How many common ones of so many slots are free. First slots that the reserve has no room for
+/// are common ones.
+fn common(slots: usize, taken: usize, firsts: usize) -> usize {
+    let reserve = reserve(slots);
+    (slots - reserve).saturating_sub(taken.saturating_sub(firsts.min(reserve)))
 }
 
 /// How many more slots a holder of `own` may take: `percent` of its own and the free ones, scaled

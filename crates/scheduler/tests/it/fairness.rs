@@ -149,7 +149,7 @@ async fn the_webhooks_of_a_tenant_share_by_band() {
 
 #[tokio::test]
 async fn a_tenant_whose_webhooks_hang_leaves_slots_to_others() {
-    let mut harness = Harness::with_targets(Targets::new(100, 40).with_pools(75, 100), |_| {});
+    let mut harness = Harness::with_targets(Targets::new(100, 40).with_percents(75, 100), |_| {});
     for target in 0..10 {
         let target = format!("http://{target}.example:80");
         harness.submit_all((0..10).map(|_| task().tenant("greedy").push(&target))).await;

@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{AMPLE, webhooks};
 
 /// Slots of every target.
-pub const SLOTS: usize = 1_000;
 /// By how much every run of the harness is late.
 pub const LATE: i64 = 250;
 
@@ -50,7 +49,7 @@ impl Harness {
             store: Arc::new(store),
             broker: Arc::new(EmbeddedBroker::new(10_000)),
             clock,
-            targets: Arc::new(Targets::new(SLOTS, usize::MAX)),
+            targets: Arc::new(Targets::new(1_000, usize::MAX)),
             circuits: Arc::default(),
             webhooks: webhooks(),
             stats: Arc::new(WorkerStats::new(move |millis| _ = sum.fetch_add(millis, Ordering::Relaxed))),
@@ -127,7 +126,7 @@ impl Harness {
     /// Waits until all slots are free.
     pub async fn until_idle(&self, target: &str) {
         eventually("all slots free", Duration::from_secs(5), async || {
-            let taken = (SLOTS - self.deps.targets.free(target), self.deps.stats.in_flight());
+            let taken = (self.deps.targets.taken_at(target), self.deps.stats.in_flight());
             if taken == (0, 0) { Ok(()) } else { Err(format!("{taken:?}")) }
         })
         .await;

@@ -101,7 +101,7 @@ fn a_lone_holder_has_all_common_slots_and_a_first_one() {
 }
 
 #[test]
-fn small_pools_have_no_reserve() {
+fn few_slots_have_no_reserve() {
     let limits = SlotLimits { per_target: 1, in_all: 2, ..limits() };
     let mut counts = SlotCounts::new(&limits);
     assert_eq!(fill(&mut counts, &limits, holder("t", Band::Normal, "a")), 1);
@@ -167,7 +167,7 @@ fn a_planned_slot_counts_once_in_all_and_for_each_band() {
 
 proptest! {
     #[test]
-    fn no_pool_is_ever_overdrawn(
+    fn there_are_never_more_slots_than_the_limits_say(
         (per_target, in_all) in (1_usize..12).prop_flat_map(|per_target| (Just(per_target), per_target..60)),
         steps in prop::collection::vec((0_u8..6, 0_u8..10, 0_u8..8, any::<bool>()), 1..400),
     ) {
