@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{AMPLE, webhooks};
 
-/// Slots of every target.
 /// By how much every run of the harness is late.
 pub const LATE: i64 = 250;
 
