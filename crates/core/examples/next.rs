@@ -89,8 +89,8 @@ fn main() {
             }
         }
     }
-    at_changes.tell("at changes of clocks");
-    from_afar.tell("rare dates from afar");
+    at_changes.report("at changes of clocks");
+    from_afar.report("rare dates from afar");
 }
 
 fn timing(cron: &CronExpression, zone: &str, (dst_gap, dst_fold): (DstGap, DstFold)) -> Timing {
@@ -138,7 +138,7 @@ impl Measured {
         self.took.push(quickest);
     }
 
-    fn tell(mut self, what: &str) {
+    fn report(mut self, what: &str) {
         self.took.sort_unstable();
         let at = |percent: usize| self.took[(self.took.len() - 1) * percent / 100];
         println!("{what}: {} searches, p50 {:?}, p99 {:?}, longest {:?}", self.took.len(), at(50), at(99), at(100));

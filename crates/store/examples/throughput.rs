@@ -8,7 +8,7 @@
 //! Inserts in batches of a thousand, claims and completes in batches of a thousand (and both
 //! at once from two sides), inserts one by one from 64 callers, and times the reads that are
 //! made over and over, over a backlog. The directory must be on a disk, not in memory: every
-//! answer waits for an fsync. Beside the rate it tells the processor time of a task, which
+//! answer waits for an fsync. Beside the rate it reports the processor time of a task, which
 //! other work on the machine does not disturb; that of a PostgreSQL server is not in it. A
 //! database that is named is migrated, and keeps what is put into it.
 
@@ -91,7 +91,7 @@ impl Bench {
                 lane = Some(task.lane.id);
             }
         }
-        meter.tell("insert, batches of 1,000", tasks);
+        meter.report("insert, batches of 1,000", tasks);
         lane.expect("something was inserted")
     }
 
@@ -103,8 +103,8 @@ impl Bench {
             left = left.saturating_sub(taken.len());
             settles.time(self.complete(taken)).await;
         }
-        claims.tell("claim, batches of 1,000", tasks);
-        settles.tell("complete, batches of 1,000", tasks);
+        claims.report("claim, batches of 1,000", tasks);
+        settles.report("complete, batches of 1,000", tasks);
         println!("{:<34} {:>9.0} /s", "claim and complete, in turn", rate(tasks, claims.busy + settles.busy));
     }
 
@@ -126,7 +126,7 @@ impl Bench {
         // A database may have held others before.
         let claimed = claimed.into_inner();
         assert!(claimed >= tasks, "{claimed} of {tasks} were claimed");
-        meter.tell("claim and complete, four workers", claimed);
+        meter.report("claim and complete, four workers", claimed);
     }
 
     async fn insert_one_by_one(&self, tasks: usize) {
@@ -153,7 +153,7 @@ impl Bench {
                 }
             })
             .await;
-        meter.tell("insert one by one, 64 callers", took.len());
+        meter.report("insert one by one, 64 callers", took.len());
         took.sort_unstable();
         let millis = |of: usize| took[(took.len() - 1) * of / 1_000].as_secs_f64() * 1e3;
         println!(
@@ -200,7 +200,7 @@ impl Bench {
             (task.id, transition(&task.position, event, &by).expect("a running task can complete"))
         });
         let applied = self.store.apply(changes.collect()).await.expect("apply answers");
-        assert!(applied.iter().all(|applied| matches!(applied, Applied::Done(_))), "nobody else settles them");
+        assert!(applied.iter().all(|applied| matches!(applied, Applied::Done(_))), "no other worker settles them");
     }
 
     fn new_task(&self) -> NewTask {
@@ -259,7 +259,7 @@ impl Meter {
         answer
     }
 
-    fn tell(&self, what: &str, tasks: usize) {
+    fn report(&self, what: &str, tasks: usize) {
         let each = self.processor.map(|time| time.as_secs_f64() * 1e6 / count(tasks));
         let each = each.map_or_else(String::new, |micros| format!("{micros:>8.1} µs of processor each"));
         println!("{what:<34} {:>9.0} /s {each}", rate(tasks, self.busy));
@@ -272,7 +272,7 @@ async fn time<T, E: std::fmt::Debug>(what: &str, call: impl Future<Output = Resu
     println!("{what:<34} {:>9.2} ms", start.elapsed().as_secs_f64() * 1e3);
 }
 
-/// The processor time that this process has used, where the system tells it.
+/// The processor time that this process has used, where the system reports it.
 fn processor_time() -> Option<Duration> {
     // Nanoseconds on a processor, first number, for each thread.
     let threads = std::fs::read_dir("/proc/self/task").ok()?;

@@ -110,7 +110,7 @@ pub enum MigrationError {
     Postgres(String),
     /// Another session holds a lock that a migration needs.
     #[error(
-        "migration {version} ({name}) did not get a lock that somebody else holds: find the sessions with locks on \
+        "migration {version} ({name}) did not get a lock that another session holds: find the sessions with locks on \
          tables of the schema punctual in pg_locks, and their xact_start in pg_stat_activity; end them and try again"
     )]
     Locked {

@@ -66,6 +66,7 @@ fn promised<'a>(advance: &'a Advance, record: &Record) -> Option<&'a KeyedTrigge
 pub(crate) struct AdvanceColumns<'a> {
     pub id: Uuid,
     pub next_run_at: Option<i64>,
+    /// The column of `next_check_at`.
     pub look_at: Option<i64>,
     pub last_run_at: Option<i64>,
     pub runs: i64,

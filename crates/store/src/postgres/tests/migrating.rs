@@ -159,7 +159,7 @@ async fn a_step_without_its_lock_is_named_with_advice() {
     let holder = connect(&fixture.url).await;
     holder.batch_execute("BEGIN; LOCK TABLE punctual.inbox IN ACCESS SHARE MODE").await.unwrap();
     let error = database.down(3).await.unwrap_err().to_string();
-    assert!(error.starts_with("migration 4 (enqueue) did not get a lock that somebody else holds: "), "{error}");
+    assert!(error.starts_with("migration 4 (enqueue) did not get a lock that another session holds: "), "{error}");
     assert!(error.contains("pg_locks") && error.contains("pg_stat_activity"), "{error}");
     assert!(error.ends_with(" (taken back before that: 0005)"), "{error}");
     holder.batch_execute("COMMIT").await.unwrap();

@@ -1,4 +1,4 @@
-//! Whoever is to take it.
+//! Reasons that name the expected claimant.
 
 use punctual_core::partitions::Partition;
 use punctual_core::registry::NodePresence;
