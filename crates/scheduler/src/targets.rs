@@ -1,7 +1,7 @@
 //! The slots of webhooks under way.
 //!
 //! The dispatcher takes a slot before it publishes a task, and the worker gives it back when the
-//! call is over. [`SlotCounts`] decides who may take one. Probes of breakers take theirs without
+//! call is over. [`SlotsInUse`] decides who may take one. Probes of breakers take theirs without
 //! asking, so there may be a few slots too many.
 
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ mod counts;
 
 use counts::SlotLimits;
 pub use counts::SlotOwner;
-pub(crate) use counts::{Holder, SlotCounts, TenantSlots};
+pub(crate) use counts::{SlotHolder, SlotsInUse, TenantSlots};
 
 /// The slots in use. The dispatcher and the worker of a process share it.
 #[derive(Debug)]
 pub struct Targets {
     limits: SlotLimits,
-    taken: Mutex<SlotCounts>,
+    taken: Mutex<SlotsInUse>,
     given_back: Notify,
 }
 
@@ -41,8 +41,8 @@ impl Slot {
         Self { target, tenant, band: Band::of(message.priority) }
     }
 
-    fn holder(&self) -> Holder<'_> {
-        Holder { tenant: &self.tenant, band: self.band, target: &self.target }
+    fn holder(&self) -> SlotHolder<'_> {
+        SlotHolder { tenant: &self.tenant, band: self.band, target: &self.target }
     }
 }
 
@@ -50,7 +50,7 @@ impl Targets {
     /// Every target has `per_target` slots, and all of them together have `in_all`.
     pub fn new(per_target: usize, in_all: usize) -> Self {
         let limits = SlotLimits { per_target, in_all, tenant_percent: 100, band_percent: 100, weights: HashMap::new() };
-        let taken = Mutex::new(SlotCounts::new(&limits));
+        let taken = Mutex::new(SlotsInUse::new(&limits));
         Self { limits, taken, given_back: Notify::new() }
     }
 
@@ -70,23 +70,23 @@ impl Targets {
     }
 
     /// A copy of the counts, for a plan.
-    pub(crate) fn counts(&self) -> SlotCounts {
+    pub(crate) fn counts(&self) -> SlotsInUse {
         self.taken.lock().clone()
     }
 
     /// Whether a holder may take a slot by these counts.
-    pub(crate) fn may_take(&self, counts: &SlotCounts, holder: Holder<'_>) -> bool {
+    pub(crate) fn may_take(&self, counts: &SlotsInUse, holder: SlotHolder<'_>) -> bool {
         counts.may_take(&self.limits, holder)
     }
 
     /// Whether a holder may take a slot by these counts without the reserves.
-    pub(crate) fn may_take_common(&self, counts: &SlotCounts, holder: Holder<'_>) -> bool {
+    pub(crate) fn may_take_common(&self, counts: &SlotsInUse, holder: SlotHolder<'_>) -> bool {
         counts.may_take_common(&self.limits, holder)
     }
 
     /// Which owners have no free slot for a webhook; none if it may take one.
     pub fn crowded(&self, tenant: &str, band: Band, target: &str) -> Vec<SlotOwner> {
-        self.taken.lock().crowded(&self.limits, Holder { tenant, band, target })
+        self.taken.lock().crowded(&self.limits, SlotHolder { tenant, band, target })
     }
 
     /// How much of its share a tenant with these slots and this weight uses, in slots of a target:

@@ -18,7 +18,7 @@ use punctual_core::time::Timestamp;
 use super::bands::{BandShares, BandSplit, LaneCandidate};
 use crate::fairness::{Band, TenantClocks};
 use crate::ownership::OwnershipTerm;
-use crate::targets::{Holder, SlotCounts, Targets};
+use crate::targets::{SlotHolder, SlotsInUse, Targets};
 
 /// The maximum number of lanes that a pass claims from.
 pub(super) const PLAN_LANES_MAX: usize = 256;
@@ -30,7 +30,7 @@ pub(super) struct PushPlan<'a> {
     clocks: &'a TenantClocks,
     room: usize,
     /// The slots in use, with those planned here.
-    counts: SlotCounts,
+    counts: SlotsInUse,
     parts: Vec<PlanPart<'a>>,
     part_of: HashMap<(&'a str, &'a str, Option<Timestamp>), usize>,
     /// How many slots are planned here for each tenant.
@@ -93,7 +93,7 @@ impl<'a> PushPlan<'a> {
         from: Option<Timestamp>,
     ) -> bool {
         let (Route::Push(target), tenant) = (&lane.key.route, lane.key.tenant.as_str()) else { return false };
-        let holder = Holder { tenant, band: candidate.slot_band, target };
+        let holder = SlotHolder { tenant, band: candidate.slot_band, target };
         if self.is_full() || !self.targets.may_take(&self.counts, holder) {
             return false;
         }
@@ -152,7 +152,7 @@ impl<'a> PushPlan<'a> {
     /// slot gets a first slot of its own.
     fn give(&mut self, at: usize) -> bool {
         let PlanPart { tenant, target, .. } = self.parts[at];
-        let holder = |band: Band| Holder { tenant, band, target };
+        let holder = |band: Band| SlotHolder { tenant, band, target };
         let (common, reserved): (Vec<Band>, Vec<Band>) =
             self.parts[at].bands.iter().partition(|band| self.targets.may_take_common(&self.counts, holder(**band)));
         let first = reserved.into_iter().find(|band| self.targets.may_take(&self.counts, holder(*band)));

@@ -38,7 +38,7 @@ pub(crate) struct SlotLimits {
 
 /// Who has a slot, or wants one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holder<'a> {
+pub(crate) struct SlotHolder<'a> {
     pub tenant: &'a str,
     pub band: Band,
     pub target: &'a str,
@@ -66,7 +66,7 @@ pub(crate) struct TenantSlots {
 
 /// The slots in use (see the module).
 #[derive(Clone, Debug)]
-pub(crate) struct SlotCounts {
+pub(crate) struct SlotsInUse {
     /// How many first slots of a band of a tenant may be in the reserve.
     firsts_max: usize,
     in_all: usize,
@@ -97,7 +97,7 @@ struct TargetCounts {
     by_tenant: HashMap<String, [usize; 3]>,
 }
 
-impl SlotCounts {
+impl SlotsInUse {
     /// No slot is taken.
     pub fn new(limits: &SlotLimits) -> Self {
         let firsts_max = (reserve(limits.in_all) / FIRSTS_PART).max(1);
@@ -119,17 +119,17 @@ impl SlotCounts {
     }
 
     /// Whether a holder may take another slot.
-    pub fn may_take(&self, limits: &SlotLimits, holder: Holder<'_>) -> bool {
+    pub fn may_take(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> bool {
         self.is_free_in_all(limits, holder) && self.is_free_at_target(limits, holder)
     }
 
     /// Whether a holder may take another slot without the reserves.
-    pub fn may_take_common(&self, limits: &SlotLimits, holder: Holder<'_>) -> bool {
+    pub fn may_take_common(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> bool {
         self.common_of_band(limits, holder) > 0 && self.common_at(limits, holder.target) > 0
     }
 
     /// Which owners have no free slot for a holder; none if it may take one.
-    pub fn crowded(&self, limits: &SlotLimits, holder: Holder<'_>) -> Vec<SlotOwner> {
+    pub fn crowded(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> Vec<SlotOwner> {
         let at_target = (!self.is_free_at_target(limits, holder)).then_some(SlotOwner::Target);
         let in_all = (!self.is_free_in_all(limits, holder)).then(|| {
             let of_tenant = self.common_of_tenant(limits, holder.tenant);
@@ -139,7 +139,7 @@ impl SlotCounts {
     }
 
     /// Takes a slot.
-    pub fn take(&mut self, holder: Holder<'_>) {
+    pub fn take(&mut self, holder: SlotHolder<'_>) {
         let band = holder.band as usize;
         let target = entry(&mut self.targets, holder.target);
         let at_target = &mut entry(&mut target.by_tenant, holder.tenant)[band];
@@ -172,7 +172,7 @@ impl SlotCounts {
     }
 
     /// Gives a slot back; false if the holder has none.
-    pub fn give_back(&mut self, holder: Holder<'_>) -> bool {
+    pub fn give_back(&mut self, holder: SlotHolder<'_>) -> bool {
         let band = holder.band as usize;
         let Some(target) = self.targets.get_mut(holder.target) else { return false };
         let Some(by_band) = target.by_tenant.get_mut(holder.tenant).filter(|bands| bands[band] > 0) else {
@@ -202,18 +202,18 @@ impl SlotCounts {
     }
 
     /// Whether a holder has no slot yet.
-    fn is_new(&self, holder: Holder<'_>) -> bool {
+    fn is_new(&self, holder: SlotHolder<'_>) -> bool {
         let by_band = self.targets.get(holder.target).and_then(|counts| counts.by_tenant.get(holder.tenant));
         by_band.is_none_or(|bands| bands[holder.band as usize] == 0)
     }
 
-    fn is_free_in_all(&self, limits: &SlotLimits, holder: Holder<'_>) -> bool {
+    fn is_free_in_all(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> bool {
         let targets = self.tenants.get(holder.tenant).map_or(0, |counts| counts.bands[holder.band as usize].targets);
         let has_reserve = self.firsts < reserve(limits.in_all) && targets < self.firsts_max;
         has_reserve && self.is_new(holder) || self.common_of_band(limits, holder) > 0
     }
 
-    fn is_free_at_target(&self, limits: &SlotLimits, holder: Holder<'_>) -> bool {
+    fn is_free_at_target(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> bool {
         let firsts = self.targets.get(holder.target).map_or(0, |counts| counts.firsts);
         firsts < reserve(limits.per_target) && self.is_new(holder) || self.common_at(limits, holder.target) > 0
     }
@@ -233,7 +233,7 @@ impl SlotCounts {
     }
 
     /// How many common slots a band of a tenant may take.
-    fn common_of_band(&self, limits: &SlotLimits, holder: Holder<'_>) -> usize {
+    fn common_of_band(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> usize {
         let band = self
             .tenants
             .get(holder.tenant)

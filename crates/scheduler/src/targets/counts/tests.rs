@@ -7,16 +7,16 @@ fn limits() -> SlotLimits {
     SlotLimits { per_target: 64, in_all: 512, tenant_percent: 75, band_percent: 90, weights: HashMap::new() }
 }
 
-fn holder<'a>(tenant: &'a str, band: Band, target: &'a str) -> Holder<'a> {
-    Holder { tenant, band, target }
+fn holder<'a>(tenant: &'a str, band: Band, target: &'a str) -> SlotHolder<'a> {
+    SlotHolder { tenant, band, target }
 }
 
-fn start() -> (SlotLimits, SlotCounts) {
-    (limits(), SlotCounts::new(&limits()))
+fn start() -> (SlotLimits, SlotsInUse) {
+    (limits(), SlotsInUse::new(&limits()))
 }
 
 /// Takes every slot that the holder may take; returns how many.
-fn fill(counts: &mut SlotCounts, limits: &SlotLimits, holder: Holder<'_>) -> usize {
+fn fill(counts: &mut SlotsInUse, limits: &SlotLimits, holder: SlotHolder<'_>) -> usize {
     let mut taken = 0;
     while counts.may_take(limits, holder) {
         counts.take(holder);
@@ -27,7 +27,7 @@ fn fill(counts: &mut SlotCounts, limits: &SlotLimits, holder: Holder<'_>) -> usi
 }
 
 /// Takes every slot that these bands of a tenant may take at forty targets of its own.
-fn hang_everywhere(counts: &mut SlotCounts, limits: &SlotLimits, tenant: &str, bands: &[Band]) {
+fn hang_everywhere(counts: &mut SlotsInUse, limits: &SlotLimits, tenant: &str, bands: &[Band]) {
     for band in bands {
         for target in 0..40 {
             fill(counts, limits, holder(tenant, *band, &format!("{tenant}-{target}")));
@@ -94,7 +94,7 @@ fn a_lone_tenants_five_targets_leave_a_start_to_the_sixth() {
 #[test]
 fn a_lone_holder_has_all_common_slots_and_a_first_one() {
     let limits = SlotLimits { tenant_percent: 100, band_percent: 100, ..limits() };
-    let mut counts = SlotCounts::new(&limits);
+    let mut counts = SlotsInUse::new(&limits);
     assert_eq!(fill(&mut counts, &limits, holder("t", Band::Normal, "a")), 49);
     assert!(counts.give_back(holder("t", Band::Normal, "a")));
     assert_eq!(fill(&mut counts, &limits, holder("t", Band::Normal, "a")), 1);
@@ -103,7 +103,7 @@ fn a_lone_holder_has_all_common_slots_and_a_first_one() {
 #[test]
 fn few_slots_have_no_reserve() {
     let limits = SlotLimits { per_target: 1, in_all: 2, ..limits() };
-    let mut counts = SlotCounts::new(&limits);
+    let mut counts = SlotsInUse::new(&limits);
     assert_eq!(fill(&mut counts, &limits, holder("t", Band::Normal, "a")), 1);
     assert_eq!(counts.crowded(&limits, holder("u", Band::Normal, "a")), [SlotOwner::Target]);
     assert_eq!(fill(&mut counts, &limits, holder("u", Band::Normal, "b")), 1);
@@ -114,7 +114,7 @@ fn few_slots_have_no_reserve() {
 #[test]
 fn each_tenant_leaves_common_slots_to_the_next() {
     let limits = SlotLimits { per_target: 512, band_percent: 100, ..limits() };
-    let mut counts = SlotCounts::new(&limits);
+    let mut counts = SlotsInUse::new(&limits);
     // 384 common slots: three quarters of what is left for each tenant, and a first one.
     let got = ["first", "second", "third", "fourth", "fifth"]
         .map(|tenant| fill(&mut counts, &limits, holder(tenant, Band::Normal, tenant)));
@@ -125,7 +125,7 @@ fn each_tenant_leaves_common_slots_to_the_next() {
 fn a_tenant_of_weight_n_counts_as_n_tenants() {
     let weights = HashMap::from([("heavy".to_owned(), 4)]);
     let limits = SlotLimits { per_target: 512, band_percent: 100, weights, ..limits() };
-    let mut counts = SlotCounts::new(&limits);
+    let mut counts = SlotsInUse::new(&limits);
     // Of five parts and a third, one part and a third is left to the others.
     assert_eq!(fill(&mut counts, &limits, holder("heavy", Band::Normal, "a")), 384 * 12 / 13 + 1);
 }
@@ -133,7 +133,7 @@ fn a_tenant_of_weight_n_counts_as_n_tenants() {
 #[test]
 fn a_band_leaves_common_slots_to_the_tenants_other_bands() {
     let limits = SlotLimits { per_target: 512, ..limits() };
-    let mut counts = SlotCounts::new(&limits);
+    let mut counts = SlotsInUse::new(&limits);
     assert_eq!(fill(&mut counts, &limits, holder("t", Band::Low, "a")), 288 * 9 / 10 + 1);
     assert_eq!(counts.crowded(&limits, holder("t", Band::Low, "a")), [SlotOwner::Band(Band::Low)]);
     assert_eq!(fill(&mut counts, &limits, holder("t", Band::High, "a")), 27);
@@ -155,7 +155,7 @@ fn a_tenants_slots_are_known_by_target_and_in_all() {
 #[test]
 fn a_planned_slot_counts_once_in_all_and_for_each_band() {
     let limits = SlotLimits { per_target: 4, in_all: 8, tenant_percent: 100, band_percent: 100, ..limits() };
-    let mut counts = SlotCounts::new(&limits);
+    let mut counts = SlotsInUse::new(&limits);
     for _ in 0..3 {
         assert!(counts.may_take_common(&limits, holder("t", Band::Low, "a")));
         counts.plan_for_bands("t", "a", &[Band::High, Band::Low]);
@@ -172,7 +172,7 @@ proptest! {
         steps in prop::collection::vec((0_u8..6, 0_u8..10, 0_u8..8, any::<bool>()), 1..400),
     ) {
         let limits = SlotLimits { per_target, in_all, ..limits() };
-        let mut counts = SlotCounts::new(&limits);
+        let mut counts = SlotsInUse::new(&limits);
         for (tenant, priority, target, takes) in steps {
             let (tenant, target) = (tenant.to_string(), target.to_string());
             let holder = holder(&tenant, Band::of(priority), &target);
