@@ -14,11 +14,11 @@
 //! Each sentence is a test of the same name in `testkit::breakers`, stamped for every
 //! implementation.
 //!
-//! - `counts_of_nodes_are_added_together`: by key, over the slots from an instant on.
+//! - `counts_of_nodes_are_added_together`: by key, over the intervals from an instant on.
 //! - `counts_that_are_reported_again_replace_the_first`: a node reports everything it has counted
-//!   in a slot, so a lost answer does no harm.
+//!   in an interval, so a lost answer does no harm.
 //! - `counts_of_open_breakers_are_not_listed`: they have opened it already.
-//! - `old_counts_are_pruned`: those of slots before an instant, and no others.
+//! - `old_counts_are_pruned`: those of intervals before an instant, and no others.
 //! - `opening_succeeds_once`: however many nodes try. The facts of the first stay.
 //! - `breakers_are_listed_in_order`: by tenant and target, page by page; a tenant's own breaker
 //!   first.
@@ -105,12 +105,12 @@ impl Runs {
     }
 }
 
-/// The runs that a node has counted for a key in one slot of the window.
+/// The runs that a node has counted for a key in one interval of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotCounts {
+pub struct IntervalCounts {
     /// The key. An empty target stands for pull workers and for targets without failures.
     pub key: BreakerKey,
-    /// When the slot begins.
+    /// When the interval begins; the column is called so.
     pub slot_at: Timestamp,
     /// The runs.
     pub runs: Runs,
@@ -289,10 +289,10 @@ impl OpenBreaker {
 /// Open breakers and the counts that open them (see the module's contract).
 #[async_trait]
 pub trait Breakers: Send + Sync {
-    /// Records what a node has counted, and replaces its earlier counts of the same keys and slots.
-    async fn record_counts(&self, node: NodeId, counts: Vec<SlotCounts>) -> Result<(), StoreError>;
+    /// Records a node's counts. They replace its earlier counts of the same keys and intervals.
+    async fn record_counts(&self, node: NodeId, counts: Vec<IntervalCounts>) -> Result<(), StoreError>;
 
-    /// Sums the runs of every key without an open breaker over the slots from `since` on, in the
+    /// Sums the runs of every key without an open breaker over the intervals from `since` on, in the
     /// order of keys.
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(BreakerKey, Runs)>, StoreError>;
 

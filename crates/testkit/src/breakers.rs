@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, FailedProbe, OpenBreaker, Runs, SlotCounts};
+use punctual_core::breakers::{
+    BreakerChange, BreakerEvent, BreakerKey, FailedProbe, IntervalCounts, OpenBreaker, Runs,
+};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
@@ -48,15 +50,15 @@ fn runs(ok: u64, failed: u64) -> Runs {
     Runs { ok, failed }
 }
 
-fn counted(key: BreakerKey, slot_at: Timestamp, runs: Runs) -> SlotCounts {
-    SlotCounts { key, slot_at, runs }
+fn counted(key: BreakerKey, slot_at: Timestamp, runs: Runs) -> IntervalCounts {
+    IntervalCounts { key, slot_at, runs }
 }
 
 fn key() -> BreakerKey {
     BreakerKey::new(TENANT, TARGET)
 }
 
-async fn record(fixture: &StoreFixture<'_>, node: u64, counts: Vec<SlotCounts>) {
+async fn record(fixture: &StoreFixture<'_>, node: u64, counts: Vec<IntervalCounts>) {
     fixture.database.record_counts(NodeId::new(node), counts).await.expect("counts can be recorded");
 }
 
@@ -137,7 +139,7 @@ async fn probe(fixture: &StoreFixture<'_>, now: i64, next: i64) -> TaskId {
     probe
 }
 
-/// The counts of all nodes and slots from the window on, in the order of keys.
+/// The counts of all nodes and intervals from the window on, in the order of keys.
 pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(sums(&fixture, at(0)).await, []);
@@ -181,11 +183,11 @@ pub async fn counts_of_open_breakers_are_not_listed(factory: &dyn StoreFactory) 
     assert_eq!(shown().await, [keys[3].clone()]);
 }
 
-/// The slot that begins at the instant stays.
+/// The interval that begins at the instant stays.
 pub async fn old_counts_are_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let slots = [59, 60, 61].map(|slot| counted(key(), at(slot), runs(0, 1)));
-    record(&fixture, 1, slots.to_vec()).await;
+    let intervals = [59, 60, 61].map(|interval| counted(key(), at(interval), runs(0, 1)));
+    record(&fixture, 1, intervals.to_vec()).await;
     fixture.database.prune(Prunable::BreakerCounts, at(60), 1).await.expect("counts can be pruned");
     assert_eq!(sums(&fixture, at(0)).await, [(key(), runs(0, 2))]);
 }
@@ -404,7 +406,7 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (of_tenant, other) = (BreakerKey::of_tenant(TENANT), BreakerKey::new("other", TARGET));
     let keys = [of_tenant.clone(), key(), BreakerKey::new(TENANT, "https://other:443"), other.clone()];
-    let shown: Vec<SlotCounts> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
+    let shown: Vec<IntervalCounts> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
     record(&fixture, 1, shown.clone()).await;
     record(&fixture, 2, shown).await;
     let left = async || sums(&fixture, at(0)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();

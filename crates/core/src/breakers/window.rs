@@ -1,9 +1,9 @@
 //! Decides when a breaker opens, and counts the runs of a node for that. Pure.
 //!
-//! The window has five slots and slides by one of them. The slots of all nodes begin at the same
-//! instants of the store's clock, so their counts can be added together. A node reports counts only
+//! The window has five intervals and slides by one of them. They begin at the same instants of the
+//! store's clock on all nodes, so their counts can be added together. A node reports counts only
 //! of tenants with failures, so a healthy system reports nothing. A report has the whole count of a
-//! slot, not the difference to the last report, so reporting twice does no harm.
+//! interval, not the difference to the last report, so reporting twice does no harm.
 //!
 //! The runs at a target decide whether its breaker opens. A tenant's other runs decide about the
 //! breaker over the tenant: targets whose own breaker is open or opens now do not count, and at
@@ -12,11 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{BreakerKey, Runs, SlotCounts};
+use super::{BreakerKey, IntervalCounts, Runs};
 use crate::time::Timestamp;
 
-/// The number of slots in a window.
-pub const SLOTS: i64 = 5;
+/// The number of intervals in a window.
+pub const INTERVALS: i64 = 5;
 
 /// The maximum number of keys that a node counts. Runs of further targets are not counted.
 const KEYS_MAX: usize = 50_000;
@@ -39,18 +39,18 @@ impl BreakerRules {
         runs.all() >= self.minimum.max(1) && failed * 100 > all * u128::from(self.failure_percent)
     }
 
-    /// When the slot of an instant begins.
+    /// When the interval of an instant begins.
     pub fn slot_at(self, now: Timestamp) -> Timestamp {
-        Timestamp::from_millis(now.as_millis().div_euclid(self.slot_millis()) * self.slot_millis())
+        Timestamp::from_millis(now.as_millis().div_euclid(self.interval_millis()) * self.interval_millis())
     }
 
-    /// When the window that ends at `now` begins: its first slot.
+    /// When the window that ends at `now` begins: its first interval.
     pub fn since(self, now: Timestamp) -> Timestamp {
-        self.slot_at(now).plus_millis(-self.slot_millis() * (SLOTS - 1))
+        self.slot_at(now).plus_millis(-self.interval_millis() * (INTERVALS - 1))
     }
 
-    fn slot_millis(self) -> i64 {
-        (self.window_millis / SLOTS).max(1)
+    fn interval_millis(self) -> i64 {
+        (self.window_millis / INTERVALS).max(1)
     }
 
     /// The keys whose breakers open by the counts of all nodes, each with its runs. `counts` has
@@ -79,7 +79,7 @@ impl BreakerRules {
 #[derive(Debug)]
 pub struct Windows {
     rules: BreakerRules,
-    /// By tenant, target (empty for pull tasks) and slot.
+    /// By tenant, target (empty for pull tasks) and interval.
     tenants: HashMap<String, HashMap<String, BTreeMap<Timestamp, Runs>>>,
     keys: usize,
     /// The counts that the store has. None after a call without an answer: it may have the old or
@@ -102,16 +102,16 @@ impl Windows {
     pub fn add(&mut self, tenant: &str, target: &str, runs: Runs, now: Timestamp) {
         let slot_at = self.rules.slot_at(now);
         let known = self.tenants.get_mut(tenant).and_then(|targets| targets.get_mut(target));
-        let slots = match known {
-            Some(slots) => slots,
+        let intervals = match known {
+            Some(intervals) => intervals,
             None if self.keys >= KEYS_MAX => return,
             None => {
                 self.keys += 1;
                 self.tenants.entry(tenant.to_owned()).or_default().entry(target.to_owned()).or_default()
             }
         };
-        let slot = slots.entry(slot_at).or_default();
-        *slot = slot.plus(runs);
+        let interval = intervals.entry(slot_at).or_default();
+        *interval = interval.plus(runs);
     }
 
     /// Forgets the counts under a breaker that has closed.
@@ -127,20 +127,20 @@ impl Windows {
     /// The counts to report at `now`: of every tenant with a failure here, or at another node (a
     /// key in `known`, which the store has). Targets with failures are reported each by itself, the
     /// others together with the pull tasks, since there may be very many of them.
-    pub fn to_report(&mut self, now: Timestamp, known: &BTreeSet<BreakerKey>) -> Vec<SlotCounts> {
+    pub fn to_report(&mut self, now: Timestamp, known: &BTreeSet<BreakerKey>) -> Vec<IntervalCounts> {
         self.slide(now);
         let mut current: BTreeMap<(BreakerKey, Timestamp), Runs> = BTreeMap::new();
         for (tenant, targets) in &self.tenants {
-            let fails = |slots: &BTreeMap<Timestamp, Runs>| slots.values().any(|runs| runs.failed > 0);
+            let fails = |intervals: &BTreeMap<Timestamp, Runs>| intervals.values().any(|runs| runs.failed > 0);
             let known = known.range(BreakerKey::of_tenant(tenant)..).take_while(|key| key.tenant == *tenant);
             let known: BTreeSet<&str> = known.map(|key| key.target.as_str()).collect();
             if known.is_empty() && !targets.values().any(fails) {
                 continue;
             }
             let mut rest: BTreeMap<Timestamp, Runs> = BTreeMap::new();
-            for (target, slots) in targets {
-                let is_reported_apart = !target.is_empty() && (fails(slots) || known.contains(target.as_str()));
-                for (slot_at, runs) in slots {
+            for (target, intervals) in targets {
+                let is_reported_apart = !target.is_empty() && (fails(intervals) || known.contains(target.as_str()));
+                for (slot_at, runs) in intervals {
                     if is_reported_apart {
                         current.insert((BreakerKey::new(tenant, target), *slot_at), *runs);
                     } else {
@@ -153,17 +153,17 @@ impl Windows {
         }
         // Counts that were reported and have gone since are reported as zero. Otherwise the store
         // would keep them.
-        let gone = self.reported.keys().filter(|slot| !current.contains_key(slot)).cloned();
-        let gone: Vec<_> = gone.map(|slot| (slot, Runs::default())).collect();
+        let gone = self.reported.keys().filter(|interval| !current.contains_key(interval)).cloned();
+        let gone: Vec<_> = gone.map(|interval| (interval, Runs::default())).collect();
         let all = current.into_iter().chain(gone);
-        let news: Vec<_> = all.filter(|(slot, runs)| self.reported.get(slot) != Some(&Some(*runs))).collect();
-        self.reported.extend(news.iter().map(|(slot, _)| (slot.clone(), None)));
-        news.into_iter().map(|((key, slot_at), runs)| SlotCounts { key, slot_at, runs }).collect()
+        let news: Vec<_> = all.filter(|(interval, runs)| self.reported.get(interval) != Some(&Some(*runs))).collect();
+        self.reported.extend(news.iter().map(|(interval, _)| (interval.clone(), None)));
+        news.into_iter().map(|((key, slot_at), runs)| IntervalCounts { key, slot_at, runs }).collect()
     }
 
     /// Notes that the store has recorded these counts.
-    pub fn confirm(&mut self, counts: Vec<SlotCounts>) {
-        for SlotCounts { key, slot_at, runs } in counts {
+    pub fn confirm(&mut self, counts: Vec<IntervalCounts>) {
+        for IntervalCounts { key, slot_at, runs } in counts {
             if runs == Runs::default() {
                 self.reported.remove(&(key, slot_at));
             } else {
@@ -172,14 +172,14 @@ impl Windows {
         }
     }
 
-    /// Forgets the slots before the window.
+    /// Forgets the intervals before the window.
     fn slide(&mut self, now: Timestamp) {
         let since = self.rules.since(now);
         self.reported.retain(|(_, slot_at), _| *slot_at >= since);
         self.tenants.retain(|_, targets| {
-            targets.retain(|_, slots| {
-                slots.retain(|slot_at, _| *slot_at >= since);
-                !slots.is_empty()
+            targets.retain(|_, intervals| {
+                intervals.retain(|slot_at, _| *slot_at >= since);
+                !intervals.is_empty()
             });
             !targets.is_empty()
         });

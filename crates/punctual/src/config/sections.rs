@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use punctual_core::breakers::window::{BreakerRules, SLOTS};
+use punctual_core::breakers::window::{BreakerRules, INTERVALS};
 use punctual_core::networks::{AllowedNetworks, Network};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::task::limits;
@@ -222,8 +222,8 @@ pub struct BreakerSettings {
 
 impl BreakerSettings {
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
-        // A slot of the window is at least as long as the nodes take to exchange their counts.
-        let shortest = Duration::from_secs(SLOTS.unsigned_abs());
+        // An interval of the window is at least as long as the nodes take to exchange their counts.
+        let shortest = Duration::from_secs(INTERVALS.unsigned_abs());
         Self {
             enabled: read.flag("breakers.enabled"),
             window: read.seconds("breakers.window_seconds", shortest..=DAY),

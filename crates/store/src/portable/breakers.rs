@@ -1,6 +1,8 @@
 //! Breakers and the counts they are judged by.
 
-use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, FailedProbe, OpenBreaker, Runs, SlotCounts};
+use punctual_core::breakers::{
+    BreakerChange, BreakerEvent, BreakerKey, FailedProbe, IntervalCounts, OpenBreaker, Runs,
+};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
 use serde_json::json;
@@ -14,9 +16,9 @@ use crate::columns::{count_column, node_column, number_column, number_from_colum
 pub(crate) async fn record_counts<C: Connection>(
     connection: &mut C,
     node: NodeId,
-    counts: &[SlotCounts],
+    counts: &[IntervalCounts],
 ) -> Result<(), C::Fault> {
-    let row = |SlotCounts { key, slot_at, runs }: &SlotCounts| {
+    let row = |IntervalCounts { key, slot_at, runs }: &IntervalCounts| {
         json!({
             "tenant": key.tenant,
             "target": key.target,

@@ -1,7 +1,7 @@
 //! Breakers. Every statement is a transaction of its own.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, OpenBreaker, Runs, SlotCounts};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, IntervalCounts, OpenBreaker, Runs};
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -11,7 +11,7 @@ use crate::portable::breakers;
 
 #[async_trait]
 impl Breakers for PostgresStore {
-    async fn record_counts(&self, node: NodeId, counts: Vec<SlotCounts>) -> Result<(), StoreError> {
+    async fn record_counts(&self, node: NodeId, counts: Vec<IntervalCounts>) -> Result<(), StoreError> {
         self.reads().call(async |mut session| breakers::record_counts(&mut session, node, &counts).await).await
     }
 

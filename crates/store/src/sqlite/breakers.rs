@@ -1,7 +1,7 @@
 //! Breakers. A reset is urgent; the other writes are progress.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, OpenBreaker, Runs, SlotCounts};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, IntervalCounts, OpenBreaker, Runs};
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -16,7 +16,7 @@ use crate::write_queue::Weight;
 
 #[async_trait]
 impl Breakers for SqliteStore {
-    async fn record_counts(&self, node: NodeId, counts: Vec<SlotCounts>) -> Result<(), StoreError> {
+    async fn record_counts(&self, node: NodeId, counts: Vec<IntervalCounts>) -> Result<(), StoreError> {
         let weight = Weight { rows: counts.len(), bytes: counts.len() * Weight::SMALL.bytes };
         let work = move |session: &mut Session<'_>| ready(breakers::record_counts(session, node, &counts));
         self.writer().call(WriteClass::Progress, weight, work).await

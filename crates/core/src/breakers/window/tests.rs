@@ -57,13 +57,13 @@ fn failures_everywhere_open_the_tenants_breaker() {
 }
 
 #[test]
-fn the_window_has_five_slots_and_slides_by_one() {
+fn the_window_has_five_intervals_and_slides_by_one() {
     assert_eq!(RULES.slot_at(at(119)), at(60));
     assert_eq!(RULES.since(at(300)), at(60));
     assert_eq!(RULES.since(at(359)), at(60));
     assert_eq!(RULES.since(at(360)), at(120));
     let tiny = BreakerRules { window_millis: 1, ..RULES };
-    assert_eq!(tiny.slot_at(at(7)), at(7), "no slot is shorter than a millisecond");
+    assert_eq!(tiny.slot_at(at(7)), at(7), "no interval is shorter than a millisecond");
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn only_tenants_with_failures_are_reported() {
     windows.add("ill", "http://b:80", runs(0, 2), at(60));
     let reported = windows.to_report(at(61), &BTreeSet::new());
     let expected = [("", 0, runs(75, 0)), ("http://b:80", 0, runs(8, 0)), ("http://b:80", 60, runs(0, 2))];
-    let expected = expected.map(|(target, slot, runs)| SlotCounts {
+    let expected = expected.map(|(target, interval, runs)| IntervalCounts {
         key: BreakerKey::new("ill", target),
-        slot_at: at(slot),
+        slot_at: at(interval),
         runs,
     });
     assert_eq!(reported, expected);
@@ -112,7 +112,7 @@ fn forgotten_counts_are_reported_as_zero() {
     let reported = windows.to_report(at(2), &BTreeSet::new());
     assert_eq!(
         reported,
-        [SlotCounts { key: BreakerKey::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]
+        [IntervalCounts { key: BreakerKey::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]
     );
     windows.confirm(reported);
     windows.forget(&BreakerKey::of_tenant("t"));
