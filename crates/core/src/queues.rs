@@ -3,7 +3,7 @@
 //! A queue exists from its first use, without settings. Settings and pauses are in the store, so
 //! every node follows them: a claim reads the limits of its lanes' queues in its own transaction.
 //! There is no separate counter of running tasks. The number of tasks that are `QUEUED` or
-//! `RUNNING` is the count, so no crash can leak a slot.
+//! `RUNNING` is the count, so no crash can leak a place.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::queues`.
@@ -29,7 +29,7 @@
 //!   claims already in progress.
 //! - `no_more_run_at_once_than_the_limit`: in all lanes of the queue together, under any number of
 //!   concurrent claims.
-//! - `a_slot_is_free_again_however_its_task_leaves`: completed, failed, given back, taken back or
+//! - `a_place_is_free_again_however_its_task_leaves`: completed, failed, given back, taken back or
 //!   cancelled.
 //! - `a_lowered_limit_holds_for_later_claims`: running tasks go on, and nothing is claimed until
 //!   fewer run than the limit.
@@ -46,7 +46,7 @@
 //!   The tasks of its batch that depend on it are refused in the same way.
 //! - `a_queue_with_unreadable_settings_is_paused`: only this queue, from the first time that a node
 //!   reads it. The pause gives the reason. Setting the queue again and resuming it ends the pause.
-//! - `limit_changes_name_freed_slots`: a hint for dispatchers whose claims were limited.
+//! - `limit_changes_name_freed_places`: a hint for dispatchers whose claims were limited.
 //!
 //! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
@@ -318,7 +318,7 @@ pub enum Changed {
 pub struct LimitChanges {
     /// Whether a queue was set, paused or resumed.
     pub changed: bool,
-    /// The queues (tenant and name) in which slots came free.
+    /// The queues (tenant and name) in which places came free.
     pub freed: Vec<(String, String)>,
 }
 

@@ -32,7 +32,7 @@ impl LimitWatch {
         self.added.notify_one();
     }
 
-    /// A slot of a queue was freed.
+    /// A place in a queue came free.
     pub(crate) fn freed(&self, tenant: &str, queue: &str) {
         let mut hints = self.hints.lock();
         if hints.freed.len() < NAMED_QUEUES_MAX {

@@ -41,7 +41,7 @@ macro_rules! queues_conformance {
             a_pause_ends_by_itself,
             a_pause_holds_for_claims_under_way,
             no_more_run_at_once_than_the_limit,
-            a_slot_is_free_again_however_its_task_leaves,
+            a_place_is_free_again_however_its_task_leaves,
             a_lowered_limit_holds_for_later_claims,
             no_more_are_taken_than_there_are_tokens,
             tokens_outlive_the_process,
@@ -50,7 +50,7 @@ macro_rules! queues_conformance {
             insert_replays_a_task_of_a_full_queue,
             insert_refuses_an_unknown_dependency_before_a_full_queue,
             a_queue_with_unreadable_settings_is_paused,
-            limit_changes_name_freed_slots,
+            limit_changes_name_freed_places,
         }
     };
 }

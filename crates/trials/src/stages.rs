@@ -46,7 +46,7 @@ pub async fn play(scene: &Scene) {
         plans::pushed_in_vain(scene),
         together::in_turn(scene),
         together::after_others(scene),
-        together::in_few_slots(scene),
+        together::in_few_places(scene),
     );
 }
 

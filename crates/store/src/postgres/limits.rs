@@ -107,7 +107,7 @@ impl LimitsCache {
         self.get(tenant, queue).has_depth
     }
 
-    /// Whether a dispatcher may wait for a slot in the queue of this lane.
+    /// Whether a dispatcher may wait for a place in the queue of this lane.
     pub(crate) fn has_places(&self, lane: &LaneKey) -> bool {
         self.get(&lane.tenant, &lane.queue).has_places
     }

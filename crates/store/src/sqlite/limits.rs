@@ -185,7 +185,7 @@ pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<
     Ok((!is_repeated).then(|| FullQueue { name: queue.clone(), max_depth }))
 }
 
-/// Leaves hints for slots that a committed transaction freed.
+/// Leaves hints for places that a committed transaction freed.
 pub(crate) fn report_freed(session: &mut Session<'_>, changed: &[(i64, u8, i64)]) {
     if session.limits.0.as_ref().is_none_or(HashMap::is_empty) {
         return;

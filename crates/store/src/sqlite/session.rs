@@ -36,7 +36,7 @@ pub(crate) struct Session<'c> {
     pub lanes: LaneDirectory,
     pub tally: TransactionTally,
     pub limits: LimitsCache,
-    /// Gets hints about freed slots; only the writer has one.
+    /// Gets hints about freed places; only the writer has one.
     pub limit_watch: Option<Arc<LimitWatch>>,
     /// Whether the current transaction leaves notes for the resolver.
     pub has_notes: bool,

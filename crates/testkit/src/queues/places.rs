@@ -71,18 +71,18 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
     }
     let most = most_running.load(Ordering::SeqCst);
     assert_eq!(most, MOST, "at once");
-    assert_eq!(claim(&fixture, &[pulled]).await.tasks.len(), 5, "every slot is free again");
+    assert_eq!(claim(&fixture, &[pulled]).await.tasks.len(), 5, "every place is free again");
 }
 
 /// Completed, failed with a retry, given back, taken back after its hold ran out, cancelled,
 /// expired unstarted.
-pub async fn a_slot_is_free_again_however_its_task_leaves(factory: &dyn StoreFactory) {
+pub async fn a_place_is_free_again_however_its_task_leaves(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(20)).await[0].lane.id;
     limit(&fixture, 1).await;
     let next = async || {
         let mut tasks = taken(&fixture, lane).await;
-        assert_eq!(tasks.len(), 1, "there is one slot");
+        assert_eq!(tasks.len(), 1, "there is one place");
         assert_eq!(taken(&fixture, lane).await.len(), 0, "and it is taken");
         tasks.remove(0)
     };
@@ -137,8 +137,8 @@ pub async fn a_lowered_limit_holds_for_later_claims(factory: &dyn StoreFactory) 
     assert_eq!(taken(&fixture, lane).await.len(), 14);
 }
 
-/// A freed slot and a change of a limit, but no tasks in queues without limits.
-pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
+/// A freed place and a change of a limit, but no tasks in queues without limits.
+pub async fn limit_changes_name_freed_places(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;
     limit(&fixture, 1).await;

@@ -10,12 +10,12 @@ use super::law::Law;
 use super::moments::{Moments, WriteMoment};
 use crate::history::History;
 
-/// Goes through the moments at which tasks of limited queues took and freed a slot.
+/// Goes through the moments at which tasks of limited queues took and freed a place.
 pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
     for (queue, most) in &history.limits {
         let is_of_queue = |case: &&Case<'_>| case.submission().is_some_and(|submission| submission.queue == *queue);
         let mut edges: Vec<Edge> = cases.iter().filter(is_of_queue).flat_map(|case| edges(case, moments)).collect();
-        // A freed slot can be taken at the same moment.
+        // A freed place can be taken at the same moment.
         edges.sort_unstable_by_key(|edge| (edge.moment, edge.is_taken));
         let mut held: Vec<TaskId> = Vec::new();
         for Edge { task, is_taken, moment } in edges {
@@ -35,14 +35,14 @@ pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings:
     }
 }
 
-/// A task takes a slot, or frees it.
+/// A task takes a place, or frees it.
 struct Edge {
     moment: WriteMoment,
     is_taken: bool,
     task: TaskId,
 }
 
-/// When a task took and freed its slot. Intervals of no length are left out.
+/// When a task took and freed its place. Intervals of no length are left out.
 fn edges(case: &Case<'_>, moments: &Moments) -> Vec<Edge> {
     let (task, mut edges, mut since) = (case.task, Vec::new(), None);
     let edge = |moment: WriteMoment, is_taken: bool| Edge { moment, is_taken, task };

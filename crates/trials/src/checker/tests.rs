@@ -379,15 +379,15 @@ fn the_first_waiting_task_has_the_next_turn() {
 
 #[test]
 fn the_limit_of_a_queue_holds() {
-    // The first has the only slot from 4,100 to 4,200, the second from 4,500 on.
+    // The first has the only place from 4,100 to 4,200, the second from 4,500 on.
     broken(Law::LimitHolds, |it| it.shift(it.family[2], -301));
     broken(Law::LimitHolds, |it| {
         it.shift(it.family[2], -301);
         it.history.witness = None;
     });
     broken(Law::LimitHolds, |it| it.cut(it.family[1], 2));
-    fine("the other one takes the slot at once", |it| it.shift(it.family[2], -300));
-    fine("there are two slots", |it| {
+    fine("the other one takes the place at once", |it| it.shift(it.family[2], -300));
+    fine("there are two places", |it| {
         it.shift(it.family[2], -301);
         it.history.limits.insert("narrow".to_owned(), 2);
     });

@@ -44,8 +44,8 @@ pub async fn after_others(scene: &Scene) {
     work_off(scene, "after", 4).await;
 }
 
-/// More slow webhooks than their queue has slots.
-pub async fn in_few_slots(scene: &Scene) {
+/// More slow webhooks than their queue has places.
+pub async fn in_few_places(scene: &Scene) {
     let wish = || Wish::new(scene.key("narrow"), NARROW).pushed_to(&scene.targets.slow());
     let wishes: Vec<Wish> = (0..10).map(|_| wish()).collect();
     scene.caller.submit_batch(&wishes).await;

@@ -37,7 +37,7 @@ const EVERYTHING: &str = "*";
 /// for every lane, like any text that it cannot parse.
 const PARTITIONS: &str = "partitions";
 
-/// `QUEUES` stands for changed queues. `FREED` precedes lanes in whose queues slots were freed.
+/// `QUEUES` stands for changed queues. `FREED` precedes lanes in whose queues places came free.
 const QUEUES: &str = "queues";
 const FREED: &str = "freed";
 
@@ -49,7 +49,7 @@ pub(crate) struct Notifier(Arc<Notes>);
 struct Notes {
     /// The first due instant of each lane.
     lanes: Mutex<HashMap<i64, i64>>,
-    /// Lanes in whose queues slots were freed.
+    /// Lanes in whose queues places came free.
     freed: Mutex<HashSet<i64>>,
     added: Notify,
 }
@@ -70,7 +70,7 @@ impl Notifier {
         }
     }
 
-    /// Notes that a slot was freed in the queue of this lane.
+    /// Notes that a place came free in the queue of this lane.
     pub(crate) fn freed(&self, lane: i64) {
         self.0.freed.lock().insert(lane);
         self.0.added.notify_one();
@@ -106,7 +106,7 @@ fn format_waiting(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
     text
 }
 
-/// The node, then each lane in whose queue a slot was freed.
+/// The node, then each lane in whose queue a place came free.
 fn format_freed(node: NodeId, lanes: &HashSet<i64>) -> String {
     let mut text = format!("{} {FREED}", node.number());
     for lane in lanes {
@@ -147,7 +147,7 @@ pub(crate) enum NotificationKind {
     Partitions,
     /// A queue was set, paused or resumed.
     Queues,
-    /// Slots were freed in the queues of these lanes.
+    /// Places came free in the queues of these lanes.
     Freed(Vec<i64>),
 }
 

@@ -138,7 +138,7 @@ async fn a_pause_holds_for_claims_of_other_nodes() {
 }
 
 #[tokio::test]
-async fn other_nodes_are_notified_of_changes_and_free_slots() {
+async fn other_nodes_are_notified_of_changes_and_free_places() {
     let fixture = Fixture::open().await;
     let first = some(&fixture.store, 5).await;
     let other = open(&fixture.url, NodeId::new(100)).await;
@@ -154,7 +154,7 @@ async fn other_nodes_are_notified_of_changes_and_free_slots() {
     assert_eq!(lease(&other, &first, 1).await.len(), 0);
     complete(&fixture.store, &taken[0]).await;
     let freed = loop {
-        let heard = notified_of("a slot").await;
+        let heard = notified_of("a place").await;
         if !heard.freed.is_empty() {
             break heard.freed;
         }
