@@ -31,4 +31,5 @@ mod state_codes;
 mod submissions;
 mod tally;
 mod task_row;
+mod weights;
 mod write_queue;

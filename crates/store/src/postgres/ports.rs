@@ -5,7 +5,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Ownership;
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
@@ -22,40 +21,35 @@ use super::partitions::RoundResult;
 use super::{PostgresStore, get, list, overdue, partitions, quarantine, reads};
 use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, registry};
+use crate::weights;
 use crate::write_queue::Weight;
 
-/// About how many bytes a task takes besides its texts.
-const TASK_BYTES: usize = 512;
-
-/// How often a round is made, and the pause in between, if a claim of the last owner is still under
-/// way in a partition that the node is to take. Such a claim lasts for milliseconds, unless its
-/// node is frozen.
+/// How often a round is retried, and the pause between, if the last owner's claim still runs in a
+/// partition to be taken. Such a claim lasts for milliseconds, unless its node is frozen.
 const ROUNDS_MAX: usize = 5;
 const ROUND_PAUSE: Duration = Duration::from_millis(20);
 
 #[async_trait]
 impl Store for PostgresStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
-        let bytes = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
-        let rows = tasks.iter().map(|task| 1 + task.body.dependencies.ids.len()).sum();
-        let weight = Weight { bytes, rows };
+        let weight = weights::of_insert(&tasks);
         self.write_queues().call(|verbs| &mut verbs.insert, tasks, weight).await
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         let rows =
             claims.iter().map(|claim| claim.limit.saturating_add(claim.lanes.len())).fold(0, usize::saturating_add);
-        let weight = Weight { bytes: claims.len() * TASK_BYTES, rows };
+        let weight = Weight { bytes: claims.len() * weights::TASK_BYTES, rows };
         self.write_queues().call(|verbs| &mut verbs.claim, claims, weight).await
     }
 
     async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
-        let weight = Weight { bytes: starts.len() * TASK_BYTES, rows: starts.len() };
+        let weight = weights::of_starts(&starts);
         self.write_queues().call(|verbs| &mut verbs.start, starts, weight).await
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
-        let weight = weight_of(&changes);
+        let weight = weights::of_changes(&changes);
         self.write_queues().call(|verbs| &mut verbs.apply, changes, weight).await
     }
 
@@ -64,15 +58,14 @@ impl Store for PostgresStore {
         lease: &LeaderLease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
-        let weight = weight_of(&changes);
+        let weight = weights::of_changes(&changes);
         let call = LeaderChanges { lease: lease.clone(), changes };
         let mut answers = self.write_queues().call(|verbs| &mut verbs.apply_as, vec![call], weight).await?;
         Ok(answers.pop().flatten())
     }
 
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
-        let texts = |beat: &Beat| length(beat.progress.as_ref()) + length(beat.checkpoint.as_ref());
-        let weight = Weight { bytes: beats.iter().map(|beat| texts(beat) + TASK_BYTES).sum(), rows: beats.len() };
+        let weight = weights::of_beats(&beats);
         self.write_queues().call(|verbs| &mut verbs.extend, beats, weight).await
     }
 
@@ -207,13 +200,4 @@ impl Registry for PostgresStore {
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
         self.leases().call(async |mut session| registry::remove_node(&mut session, node).await).await
     }
-}
-
-fn weight_of(changes: &[(TaskId, Change)]) -> Weight {
-    let bytes = changes.iter().map(|(_, change)| length(change.result.as_ref()) + TASK_BYTES).sum();
-    Weight { bytes, rows: changes.len() }
-}
-
-fn length(json: Option<&Json>) -> usize {
-    json.map_or(0, |json| json.get().len())
 }

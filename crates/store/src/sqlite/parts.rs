@@ -17,12 +17,13 @@ use super::job_queue::{PART_ROWS, WriteClass};
 use super::session::Session;
 use super::writer::WriterHandle;
 use super::{apply, claim};
+use crate::weights;
 use crate::write_queue::Weight;
 
 /// Applies changes, many of them in parts.
 pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
     if changes.len() <= PART_ROWS {
-        let weight = super::ports::weight_of(&changes);
+        let weight = weights::of_changes(&changes);
         return writer.call(WriteClass::Progress, weight, move |session| apply::apply(session, &changes)).await;
     }
     let mut parts = Vec::with_capacity(changes.len().div_ceil(PART_ROWS));
@@ -32,7 +33,7 @@ pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>)
         if part.is_empty() {
             break;
         }
-        let weight = super::ports::weight_of(&part);
+        let weight = weights::of_changes(&part);
         parts.push((weight, move |session: &mut Session<'_>| apply::apply(session, &part)));
     }
     let answers_of_parts = writer.call_in_parts(WriteClass::Progress, parts).await?;

@@ -20,16 +20,13 @@ use super::{
 };
 use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, ready, registry};
+use crate::weights;
 use crate::write_queue::Weight;
-
-/// Roughly how many bytes a task takes, apart from its texts.
-const TASK_BYTES: usize = 512;
 
 #[async_trait]
 impl Store for SqliteStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
-        let bytes = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
-        let weight = Weight { bytes, rows: tasks.len() };
+        let weight = weights::of_insert(&tasks);
         self.writer().call(WriteClass::Submission, weight, move |session| insert::insert(session, tasks)).await
     }
 
@@ -38,7 +35,7 @@ impl Store for SqliteStore {
     }
 
     async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
-        let weight = Weight { bytes: starts.len() * Weight::SMALL.bytes, rows: starts.len() };
+        let weight = weights::of_starts(&starts);
         self.writer().call(WriteClass::Progress, weight, move |session| start::start(session, &starts)).await
     }
 
@@ -51,15 +48,13 @@ impl Store for SqliteStore {
         lease: &LeaderLease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
-        let (weight, lease) = (weight_of(&changes), lease.clone());
+        let (weight, lease) = (weights::of_changes(&changes), lease.clone());
         let work = move |session: &mut Session<'_>| apply::apply_as(session, &lease, &changes);
         self.writer().call(WriteClass::Progress, weight, work).await
     }
 
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
-        let length = |json: &Option<_>| json.as_ref().map_or(0, |json: &punctual_core::json::Json| json.get().len());
-        let bytes = beats.iter().map(|beat| length(&beat.progress) + length(&beat.checkpoint) + TASK_BYTES).sum();
-        let weight = Weight { bytes, rows: beats.len() };
+        let weight = weights::of_beats(&beats);
         self.writer().call(WriteClass::Progress, weight, move |session| extend::extend(session, &beats)).await
     }
 
@@ -158,7 +153,7 @@ impl Coordinator for SqliteStore {
 #[async_trait]
 impl Registry for SqliteStore {
     async fn record_workers(&self, presences: Vec<WorkerPresence>) -> Result<(), StoreError> {
-        let weight = Weight { bytes: presences.len() * TASK_BYTES, rows: presences.len() };
+        let weight = Weight { bytes: presences.len() * weights::TASK_BYTES, rows: presences.len() };
         let work = move |session: &mut Session<'_>| ready(registry::record_workers(session, &presences));
         self.writer().call(WriteClass::Progress, weight, work).await
     }
@@ -194,10 +189,4 @@ impl Registry for SqliteStore {
             .call(WriteClass::Progress, Weight::SMALL, move |session| ready(registry::remove_node(session, node)))
             .await
     }
-}
-
-pub(super) fn weight_of(changes: &[(TaskId, Change)]) -> Weight {
-    let result = |change: &Change| change.result.as_ref().map_or(0, |result| result.get().len());
-    let bytes = changes.iter().map(|(_, change)| result(change) + TASK_BYTES).sum();
-    Weight { bytes, rows: changes.len() }
 }
