@@ -291,10 +291,10 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Has a writer read these live rows again and quarantine those that are unreadable.
-    async fn review(&self, rows: Vec<TaskId>) {
+    /// Makes a writer read these live rows again and quarantine the unreadable ones.
+    async fn quarantine_unreadable(&self, rows: Vec<TaskId>) {
         let weight = Weight { bytes: 0, rows: rows.len() };
-        if let Err(fault) = self.write_queues().call(|verbs| &mut verbs.review, rows, weight).await {
+        if let Err(fault) = self.write_queues().call(|verbs| &mut verbs.quarantine, rows, weight).await {
             warn!(%fault, "cannot quarantine unreadable tasks; the next read tries again");
         }
     }
@@ -330,8 +330,8 @@ impl Drop for Shared {
     }
 }
 
-/// The slots of `counts` that the writers of a node use. Most other nodes use other slots, so
-/// writers rarely wait for each other. The upkeep merges all slots into slot zero.
+/// The shards of `counts` (its column `slot`) that the writers of a node add to. Most other nodes
+/// use other shards, so writers rarely wait for each other. The upkeep merges all into shard zero.
 fn slots(node: NodeId, writers: usize) -> impl Iterator<Item = i32> {
     const NODES: u64 = 256;
     let first = i32::try_from(node.number() % NODES).unwrap_or_default() * 64 + 1;

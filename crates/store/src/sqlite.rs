@@ -288,14 +288,13 @@ impl SqliteStore {
     }
 
     /// Makes the writer read these live rows again and quarantine the unreadable ones.
-    async fn review(&self, rows: Vec<i64>) {
+    async fn quarantine_unreadable(&self, rows: Vec<i64>) {
         if rows.is_empty() {
             return;
         }
         let weight = Weight { bytes: Weight::SMALL.bytes, rows: rows.len() };
-        let reviewed =
-            self.writer().call(WriteClass::Progress, weight, move |session| quarantine::review(session, &rows));
-        if let Err(fault) = reviewed.await {
+        let work = move |session: &mut Session<'_>| quarantine::put_away_unreadable(session, &rows);
+        if let Err(fault) = self.writer().call(WriteClass::Progress, weight, work).await {
             warn!(%fault, "cannot quarantine unreadable tasks; the next read tries again");
         }
     }

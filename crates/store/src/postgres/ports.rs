@@ -71,7 +71,7 @@ impl Store for PostgresStore {
 
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
         let got = self.reads().call(async |session| get::get(session, self.lanes(), tenant, &ids).await).await?;
-        self.review(got.unreadable).await;
+        self.quarantine_unreadable(got.unreadable).await;
         Ok(got.tasks)
     }
 
@@ -84,7 +84,7 @@ impl Store for PostgresStore {
         }
         let listed = self.reads().call(async |session| list::list(session, self.lanes(), &filter, after, limit).await);
         let listed = listed.await?;
-        self.review(listed.unreadable).await;
+        self.quarantine_unreadable(listed.unreadable).await;
         Ok(listed.page)
     }
 
@@ -95,7 +95,7 @@ impl Store for PostgresStore {
     async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
         let found =
             self.reads().call(async |session| overdue::overdue(session, self.writers(), &dead, limit).await).await?;
-        self.review(found.unreadable).await;
+        self.quarantine_unreadable(found.unreadable).await;
         Ok(found.tasks)
     }
 

@@ -40,7 +40,7 @@ pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)])
 }
 
 /// Moves the rows that a reader found unreadable, if they still are.
-pub(crate) async fn review(writer: &mut Writer, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
+pub(crate) async fn put_away_unreadable(writer: &mut Writer, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
     let found = get::by_ids(&writer.session, &writer.shared.lanes, ids).await?;
     let bad = found.values().filter_map(|found| found.as_ref().err()).filter(|bad| bad.is_live);
     let bad: Vec<(Uuid, &'static str)> = bad.map(|bad| (bad.row.uuid(), bad.fault.0)).collect();

@@ -67,7 +67,7 @@ pub(crate) struct Writer {
     pub tally: TransactionTally,
     /// The notes that the transaction under way leaves for the resolver.
     pub notes: OutboxNotes,
-    /// The slot of `counts` that this writer uses.
+    /// The shard of `counts` that this writer adds to: the column `slot`.
     pub slot: i32,
 }
 
@@ -142,7 +142,7 @@ impl Writer {
                     }
                 }
                 WriteBatch::Extend(jobs) => self.run_batch(jobs, extend::extend).await?,
-                WriteBatch::Review(jobs) => self.run_batch(jobs, quarantine::review).await?,
+                WriteBatch::Quarantine(jobs) => self.run_batch(jobs, quarantine::put_away_unreadable).await?,
                 WriteBatch::Resolve(jobs) => self.run_batch(jobs, resolve::resolve).await?,
                 WriteBatch::Advance(jobs) => {
                     for job in jobs {
@@ -253,7 +253,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Leaves hints for slots of queues that the transaction freed.
+    /// Leaves hints for places in queues that the transaction freed.
     fn report_freed(&self, end: &TransactionEnd) {
         let shared = &self.shared;
         if shared.limits.is_empty() {

@@ -61,25 +61,25 @@ impl Store for SqliteStore {
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
         let tenant = tenant.to_owned();
         let got = self.readers().call(move |session| get::get(session, &tenant, &ids)).await?;
-        self.review(got.unreadable).await;
+        self.quarantine_unreadable(got.unreadable).await;
         Ok(got.tasks)
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
         let listed = self.readers().call(move |session| list::list(session, &filter, after, limit)).await?;
-        self.review(listed.unreadable).await;
+        self.quarantine_unreadable(listed.unreadable).await;
         Ok(listed.page)
     }
 
     async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
         let found = self.readers().call(move |session| heads::heads(session, after, before, limit)).await?;
-        self.review(found.astray).await;
+        self.quarantine_unreadable(found.astray).await;
         Ok(found.heads)
     }
 
     async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
         let found = self.readers().call(move |session| overdue::overdue(session, &dead, limit)).await?;
-        self.review(found.unreadable).await;
+        self.quarantine_unreadable(found.unreadable).await;
         Ok(found.tasks)
     }
 

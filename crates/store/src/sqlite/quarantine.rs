@@ -56,7 +56,7 @@ fn put_away_because(session: &mut Session<'_>, seq: i64, reason: &str) -> Result
 }
 
 /// Moves the rows that a reader found unreadable or astray, if they still are.
-pub(crate) fn review(session: &mut Session<'_>, rows: &[i64]) -> Result<(), Fault> {
+pub(crate) fn put_away_unreadable(session: &mut Session<'_>, rows: &[i64]) -> Result<(), Fault> {
     for seq in rows {
         match get::live(session, *seq)? {
             Some(Err(bad)) => put_away(session, *seq, bad.fault.0)?,

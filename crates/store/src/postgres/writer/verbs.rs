@@ -94,7 +94,7 @@ write_verbs! {
     apply, Apply: (TaskId, Change) => Applied, several;
     apply_as, ApplyAs: LeaderChanges => Option<Vec<Applied>>, one;
     extend, Extend: Beat => Option<Hold>, one;
-    review, Review: TaskId => (), one;
+    quarantine, Quarantine: TaskId => (), one;
     resolve, Resolve: ResolverStep => Resolved, one;
     advance, Advance: LedAdvances => Option<Vec<Advanced>>, one;
 }

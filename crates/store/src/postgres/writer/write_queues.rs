@@ -179,7 +179,7 @@ mod tests {
         tokio::spawn(async move {
             let weight = Weight { bytes: 1, rows };
             match verb {
-                Kind::Review => drop(waits.call(|verbs| &mut verbs.review, vec![TaskId::new()], weight).await),
+                Kind::Quarantine => drop(waits.call(|verbs| &mut verbs.quarantine, vec![TaskId::new()], weight).await),
                 Kind::Start => {
                     let start = Start { id: TaskId::new(), version: 1, worker: "w".to_owned(), grace_millis: 1 };
                     drop(waits.call(|verbs| &mut verbs.start, vec![start], weight).await);
@@ -191,14 +191,14 @@ mod tests {
 
     #[derive(Clone, Copy)]
     enum Kind {
-        Review,
+        Quarantine,
         Start,
     }
 
     /// What a writer would take now: the verb and the number of jobs.
     fn take(queues: &Arc<WriteQueues>) -> Option<(&'static str, usize, WriterSlot)> {
         match pin!(queues.take()).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some((WriteBatch::Review(jobs), slot))) => Some(("review", jobs.len(), slot)),
+            Poll::Ready(Some((WriteBatch::Quarantine(jobs), slot))) => Some(("quarantine", jobs.len(), slot)),
             Poll::Ready(Some((WriteBatch::Start(jobs), slot))) => Some(("start", jobs.len(), slot)),
             Poll::Ready(_) => panic!("nothing else was put in"),
             Poll::Pending => None,
@@ -209,13 +209,13 @@ mod tests {
     async fn small_calls_are_done_beside_large_ones() {
         let queues = queues(4);
         for rows in [1_000, 1, 1_000, 2] {
-            put(&queues, Kind::Review, rows).await;
+            put(&queues, Kind::Quarantine, rows).await;
         }
         let (verb, jobs, large) = take(&queues).unwrap();
-        assert_eq!((verb, jobs), ("review", 2));
-        put(&queues, Kind::Review, 1_000).await;
+        assert_eq!((verb, jobs), ("quarantine", 2));
+        put(&queues, Kind::Quarantine, 1_000).await;
         let (verb, jobs, _small) = take(&queues).unwrap();
-        assert_eq!((verb, jobs), ("review", 2), "the two small ones");
+        assert_eq!((verb, jobs), ("quarantine", 2), "the two small ones");
         assert!(take(&queues).is_none(), "one writer is with the large ones");
         drop(large);
         assert_eq!(take(&queues).unwrap().1, 1);
@@ -224,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn one_writer_is_kept_for_small_calls() {
         let queues = queues(2);
-        put(&queues, Kind::Review, 1_000).await;
+        put(&queues, Kind::Quarantine, 1_000).await;
         put(&queues, Kind::Start, 1_000).await;
         let (_, _, large) = take(&queues).unwrap();
         assert!(take(&queues).is_none(), "the other writer is for small ones");
