@@ -41,7 +41,7 @@ const CHANNEL: &str = "punctual_inbox";
 /// The maximum number of announced transactions that wait; a scan finds further ones.
 const PENDING_TRANSACTIONS_MAX: usize = 1_024;
 
-/// The number of count slots of a node; the inbox uses the last one.
+/// The number of shards of `counts` that a node has; the inbox uses the last one.
 const SLOTS_MAX: usize = 64;
 
 /// The maximum wait before the next attempt to connect: at first, and after many failures.

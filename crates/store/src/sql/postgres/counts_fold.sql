@@ -1,4 +1,4 @@
--- Merges the counts of all slots into slot 0. Safe at any time: a writer inserts its row again.
+-- Merges the counts of all shards into shard 0. Safe at any time: a writer inserts its row again.
 WITH gone AS (
     DELETE FROM counts WHERE slot <> 0 RETURNING lane, state, tasks
 )
