@@ -5,6 +5,7 @@ use std::time::Duration;
 use punctual_client::{FieldError, LeaseRequest, Seconds};
 use punctual_core::task::limits;
 use punctual_scheduler::polls::{PollFilter, PollRequest};
+use punctual_submission::fields::{NAME_RULE, is_name};
 
 use crate::problem::Problem;
 use crate::state::LeaseMillis;
@@ -19,7 +20,7 @@ const LEASE_MIN_MILLIS: u64 = 1_000;
 /// The request as the poll queue takes it, or everything that is wrong with it.
 pub(super) fn poll_request(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<PollRequest, Problem> {
     let mut faults = Vec::new();
-    if !is_name(&request.worker_id) {
+    if !is_worker_id(&request.worker_id) {
         faults.push(FieldError::new("/worker_id", "must have 1 to 255 characters and no control characters"));
     }
     let filter = filter(&request, &mut faults);
@@ -67,16 +68,14 @@ fn filter(request: &LeaseRequest, faults: &mut Vec<FieldError>) -> Option<PollFi
         return None;
     }
     let odd = names.iter().enumerate().filter(|(_, name)| !is_name(name));
-    faults.extend(odd.map(|(at, _)| {
-        FieldError::new(format!("{pointer}/{at}"), "must have 1 to 255 characters and no control characters")
-    }));
+    faults.extend(odd.map(|(at, _)| FieldError::new(format!("{pointer}/{at}"), NAME_RULE)));
     let mut names = names.clone();
     names.sort_unstable();
     names.dedup();
     Some(make(names))
 }
 
-fn is_name(text: &str) -> bool {
+fn is_worker_id(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(char::is_control) && text.chars().count() <= limits::NAME
 }
 
@@ -110,7 +109,7 @@ mod tests {
     #[test]
     fn all_faults_are_reported_at_once() {
         let faults = checked(
-            r#"{"worker_id":"a\u0000b","queues":["ok","","\n"],"max_tasks":1001,"wait_seconds":60.001,"lease_seconds":0.5}"#,
+            r#"{"worker_id":"a\u0000b","queues":["ok","","größe"],"max_tasks":1001,"wait_seconds":60.001,"lease_seconds":0.5}"#,
         );
         assert_eq!(
             faults.unwrap_err(),
