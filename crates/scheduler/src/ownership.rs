@@ -109,7 +109,7 @@ impl OwnedPartitions {
             state.is_over = true;
             state.generation += 1;
             let partitions = state.terms.len();
-            tracing::info!(
+            tracing::warn!(
                 partitions,
                 "cannot renew the partitions of this node in time; dispatching none until they are renewed"
             );
@@ -138,7 +138,7 @@ impl OwnedPartitions {
         let owned = state.terms.len();
         drop(state);
         if owned < before {
-            tracing::info!(
+            tracing::warn!(
                 owned,
                 lost = before - owned,
                 "other nodes own partitions of this node by now; forgetting them"

@@ -1,7 +1,7 @@
 //! The push side: which due webhooks are published now.
 //!
-//! Live tasks come first: those that came due since this node owns their lane. The backlog follows,
-//! with the room that is left and as far as there are tokens. Tenants share the slots by their
+//! Current tasks come first: those that came due since this node owns their lane. The backlog
+//! follows, within the remaining room and its tokens. Tenants share the slots by their
 //! weights, and the bands of a tenant share its part. Invariant: tasks are claimed only from lanes
 //! whose partition this node owns, and every claim names the terms of that ownership.
 
@@ -48,18 +48,18 @@ pub(super) struct Push {
     /// The last tenants of the last pass, if there are too many tenants for one pass.
     last_tenant: String,
     last_backlog_tenant: String,
-    /// What the live claim of a pass left for the backlog, once it is answered.
-    live_remainder: Option<LiveRemainder>,
+    /// What the claim of current tasks left for the backlog, once it is answered.
+    current_remainder: Option<CurrentRemainder>,
     /// Whether ready lanes found no slot or no room in the last pass.
     is_blocked: bool,
-    /// Whether it was slots that were missing, not room.
+    /// Whether slots were missing, not room.
     are_slots_full: bool,
     visibility_millis: u64,
 }
 
-/// What an answered live claim left.
+/// What an answered claim of current tasks left.
 #[derive(Clone, Copy, Debug)]
-struct LiveRemainder {
+struct CurrentRemainder {
     /// How many tasks the backlog may still claim in this pass.
     left: usize,
     /// Whether it moved a task or a lane, so that there may be more.
@@ -75,7 +75,7 @@ impl Push {
             backlog_rate: BacklogRate::new(config.backlog_per_second, Instant::now()),
             last_tenant: String::new(),
             last_backlog_tenant: String::new(),
-            live_remainder: None,
+            current_remainder: None,
             is_blocked: false,
             are_slots_full: false,
             visibility_millis: millis(config.visibility),
@@ -92,9 +92,9 @@ impl Push {
         self.is_blocked && !self.are_slots_full
     }
 
-    /// Whether the live claim is answered and the backlog is next.
+    /// Whether the claim of current tasks is answered and the backlog is next.
     pub fn is_backlog_next(&self) -> bool {
-        self.live_remainder.is_some()
+        self.current_remainder.is_some()
     }
 
     /// How long until there are tokens for the backlog; none if there are some, or if there is no
@@ -109,24 +109,24 @@ impl Push {
         self.visibility_millis
     }
 
-    /// Claims webhooks, unless such a claim is under way: live tasks first, and the backlog when
+    /// Claims webhooks, unless such a claim is under way: current tasks first, and the backlog when
     /// that claim is answered.
     pub async fn launch(&mut self, core: &mut DispatchCore) {
         if core.lanes.claims().is_pushing() {
             return;
         }
-        if let Some(LiveRemainder { left, moved }) = self.live_remainder {
+        if let Some(CurrentRemainder { left, moved }) = self.current_remainder {
             if self.launch_backlog(core, left).await {
                 return;
             }
-            self.live_remainder = None;
-            // There were no live tasks a moment ago: do not ask again.
+            self.current_remainder = None;
+            // There were no current tasks a moment ago: do not ask again.
             if !moved {
                 return;
             }
         }
         let tasks_max = core.config.claim_batch;
-        let (claims, splits) = self.plan_live(core, tasks_max).await;
+        let (claims, splits) = self.plan_current(core, tasks_max).await;
         if claims.is_empty() {
             self.launch_backlog(core, tasks_max).await;
         } else {
@@ -143,9 +143,9 @@ impl Push {
         is_launched
     }
 
-    /// Plans claims on ready lanes whose targets have slots, as far as the broker has room. From a
-    /// lane with a backlog it claims only what came due since this node owns it.
-    async fn plan_live(&mut self, core: &mut DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
+    /// Plans claims on ready lanes whose targets have slots, within the broker's room. From a lane
+    /// with a backlog it claims only current tasks.
+    async fn plan_current(&mut self, core: &mut DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
         self.is_blocked = !core.lanes.ready().pushed().is_empty();
         if !self.is_blocked {
             return (Vec::new(), Vec::new());
@@ -175,7 +175,7 @@ impl Push {
                 }
             }
         }
-        // Their heads belong to the backlog. Whether they have live tasks is not known yet.
+        // Their heads belong to the backlog. Whether they have current tasks is not known yet.
         overdue.retain(|(lane, _, candidate, term)| plan.add(lane, *candidate, *term, Some(term.since)));
         let backlog: Vec<(Arc<Lane>, Timestamp)> =
             overdue.into_iter().map(|(lane, due_at, ..)| (Arc::clone(lane), due_at)).collect();
@@ -186,7 +186,7 @@ impl Push {
         planned
     }
 
-    /// Plans claims on the backlog, as far as there are tokens, room and slots.
+    /// Plans claims on the backlog within its tokens, the room and the slots.
     async fn plan_backlog(&mut self, core: &DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
         let lanes = &core.lanes;
         let allowance = if lanes.backlog().is_empty() { 0 } else { self.backlog_rate.allowance(Instant::now()) };
@@ -201,7 +201,7 @@ impl Push {
         let mut plan = PushPlan::new(&core.deps.targets, &self.clocks, room);
         for ranks in tenants {
             for level in by_priority(ranks) {
-                // A lane that is still ready has live tasks, which go first.
+                // A lane that is still ready has current tasks, which go first.
                 let quiet = level.filter(|rank| !lanes.is_ready(rank.lane));
                 let mut added = 0;
                 for rank in quiet.take(LANES_LOOKED_AT_MAX) {
@@ -217,7 +217,7 @@ impl Push {
         plan.claims(&mut self.backlog_bands, self.visibility_millis)
     }
 
-    /// Handles the answer of a live claim: publishes the tasks.
+    /// Handles the answer of a claim of current tasks: publishes them.
     pub async fn finish(
         &mut self,
         core: &mut DispatchCore,
@@ -233,7 +233,8 @@ impl Push {
             tasks.extend(self.tasks_of(core, answer));
         }
         report.more |= moved;
-        self.live_remainder = Some(LiveRemainder { left: core.config.claim_batch.saturating_sub(tasks.len()), moved });
+        self.current_remainder =
+            Some(CurrentRemainder { left: core.config.claim_batch.saturating_sub(tasks.len()), moved });
         report.pushed += publish(core, tasks).await;
     }
 
@@ -247,7 +248,7 @@ impl Push {
     ) {
         let mut tasks = Vec::new();
         self.clocks.serve(served(splits, &answers));
-        report.more |= self.live_remainder.take().is_some_and(|after| after.moved);
+        report.more |= self.current_remainder.take().is_some_and(|after| after.moved);
         for (answer, split) in answers.into_iter().zip(splits) {
             report.more |= !answer.tasks.is_empty() || !answer.not_owned.is_empty();
             correct_backlogs(core, &answer);
@@ -257,7 +258,7 @@ impl Push {
         report.pushed += publish(core, tasks).await;
     }
 
-    /// Handles a live claim that failed. Its lanes stay ready for a later pass.
+    /// Handles a failed claim of current tasks. Its lanes stay ready for a later pass.
     pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
         self.bands.reconcile_failed(splits, &core.lanes);
     }
@@ -272,8 +273,6 @@ impl Push {
     pub fn tasks_of(&mut self, core: &DispatchCore, answer: Claimed) -> Vec<Task> {
         let owned = &core.deps.owned;
         if !answer.not_owned.is_empty() {
-            let partitions = answer.not_owned.len();
-            tracing::warn!(partitions, "another node owns partitions that this node dispatched; forgetting them");
             owned.forget(&answer.not_owned);
         }
         let is_backlog = |task: &&Task| owned.term_of(&task.lane.key).is_some_and(|term| task.due_at < term.since);

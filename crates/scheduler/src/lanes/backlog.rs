@@ -34,7 +34,7 @@ impl Lanes {
         match (head, since) {
             (Some(head), Some(since)) if head < since => self.note_backlog(&lane, head),
             (Some(head), Some(_)) => {
-                // The backlog is used up, so this is the head of the live tasks.
+                // The backlog is used up, so this is the head of the current tasks.
                 self.place(&lane, head, now);
                 self.clear_backlog(id);
             }

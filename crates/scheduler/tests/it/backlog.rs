@@ -1,4 +1,4 @@
-//! The backlog is dispatched as tokens allow, and live work goes first.
+//! The backlog is dispatched as tokens allow, and current work goes first.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::harness::Harness;
 const TARGET: &str = "http://a.example:80";
 
 #[tokio::test(start_paused = true)]
-async fn live_work_goes_first_and_the_backlog_as_tokens_allow() {
+async fn current_work_goes_first_and_the_backlog_as_tokens_allow() {
     let mut harness = Harness::of_many(|_| {});
     let found = harness.submit_all((0..50).map(|n| task().push(TARGET).due(at(n - 10_000)))).await;
     harness.owner.run_once().await.unwrap();
-    let live = harness.submit_all((0..5).map(|_| task().push(TARGET))).await;
+    let current = harness.submit_all((0..5).map(|_| task().push(TARGET))).await;
     harness.passes().await;
-    // Behind the backlog in the same lane, and still before it.
+    // Submitted after the backlog, dispatched first.
     let published = harness.published().await;
-    assert_eq!(published[..5], live);
+    assert_eq!(published[..5], current);
     assert_eq!(published[5..], found[..20], "a second's worth");
     harness.passes().await;
     assert!(harness.published().await.is_empty(), "no tokens, no backlog");
@@ -30,7 +30,7 @@ async fn live_work_goes_first_and_the_backlog_as_tokens_allow() {
     tokio::time::advance(Duration::from_secs(10)).await;
     harness.passes().await;
     assert_eq!(harness.published().await, found[30..]);
-    // Nothing is left of it: the lane is like any other.
+    // The backlog is empty: the lane is like any other.
     harness.submit_all([task().push(TARGET)]).await;
     harness.passes().await;
     assert_eq!(harness.published().await.len(), 1);
@@ -69,15 +69,15 @@ async fn pull_workers_are_not_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_lanes_share_the_tokens_and_hold_up_no_live_one() {
+async fn many_lanes_share_the_tokens_and_hold_up_no_current_one() {
     let mut harness = Harness::of_many(|config| config.claim_batch = 50);
     let of_queue = |n: i64| task().queue(&format!("q{}", n % 30)).push(TARGET).due(at(n - 10_000));
     let found = harness.submit_all((0..90).map(of_queue)).await;
     harness.owner.run_once().await.unwrap();
-    let live = harness.submit(task().queue("live").push(TARGET)).await;
+    let current = harness.submit(task().queue("current").push(TARGET)).await;
     harness.dispatcher.run_once().await.unwrap();
     let first = harness.published().await;
-    assert_eq!(first[0], live, "in the very first pass");
+    assert_eq!(first[0], current, "in the very first pass");
     let mut published = first.len() - 1;
     while published < found.len() {
         harness.passes().await;
@@ -108,7 +108,7 @@ async fn the_dispatcher_sleeps_until_there_are_tokens() {
     assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
     stop.cancel();
     dispatcher.await.unwrap();
-    // Twenty portions, one for the lane's live part, and a few for other wake-ups.
+    // Twenty portions, one for the lane's current part, and a few for other wake-ups.
     let claims = spy.claims.lock().unwrap().len();
     assert!(claims < 60, "{claims} claims");
 }
