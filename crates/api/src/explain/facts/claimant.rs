@@ -41,7 +41,7 @@ pub(crate) enum ExpectedClaimant {
     },
 }
 
-/// The pull workers that ask for a task's queue or type.
+/// The pull workers that poll for a task's queue or type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollingWorkers {
     /// Workers that were seen lately or hold tasks.

@@ -76,10 +76,10 @@ fn waits_for_workers(facts: &Facts, workers: PollingWorkers) -> Reason {
     let (key, line) = (&facts.task.lane.key, queue_ahead(facts.ahead));
     let (code, message) = if busy == known {
         let workers = match known {
-            1 if !more => "the only worker that asks".to_owned(),
-            1 => "the only worker that was read and asks".to_owned(),
-            _ if more => format!("all {} workers that were read and ask", thousands(known)),
-            _ => format!("all {} workers that ask", thousands(known)),
+            1 if !more => "the only worker that polls".to_owned(),
+            1 => "the only known worker that polls".to_owned(),
+            _ if more => format!("all {} known workers that poll", thousands(known)),
+            _ => format!("all {} workers that poll", thousands(known)),
         };
         let held = if more { format!("{} tasks", or_more(tasks, more)) } else { quantity(tasks, "task") };
         let message = format!(
@@ -92,7 +92,7 @@ fn waits_for_workers(facts: &Facts, workers: PollingWorkers) -> Reason {
         ("workers_busy", message)
     } else {
         let message = format!(
-            "it is due and waits for a pull worker of queue {} to take it; workers that ask for such tasks: {}, of which {} \
+            "it is due and waits for a pull worker of queue {} to take it; workers that poll for such tasks: {}, of which {} \
              tasks; {line}",
             key.queue,
             or_more(known, more),
@@ -126,10 +126,9 @@ fn no_node_owns(facts: &Facts, partition: Partition, since: Option<Timestamp>) -
 
 fn found_backlog(facts: &Facts, BacklogPace { since, per_second }: BacklogPace) -> Reason {
     let message = format!(
-        "it was due before this node took over its queue at {since}; {} a second of the tasks found then {} dispatched, \
-         after those that fell due since; {}",
+        "it was due before this node took over its queue at {since}; the node dispatches the tasks it found then \
+         at {} per second, after those that fell due since; {}",
         thousands(u64::from(per_second)),
-        if per_second == 1 { "is" } else { "are" },
         queue_ahead(facts.ahead)
     );
     #[expect(clippy::cast_precision_loss, reason = "a double is exact far beyond any count of tasks")]

@@ -8,7 +8,7 @@ use punctual_core::trail::Step;
 use super::{other_tasks, reason};
 use crate::explain::facts::Facts;
 
-/// It is not due yet, or its retry is not.
+/// The task or its retry is not due yet.
 pub(super) fn due(facts: &Facts) -> Option<Reason> {
     let (task, due_at) = (&facts.task, facts.task.due_at);
     if due_at <= facts.now {
@@ -55,8 +55,8 @@ fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }
 
-/// It expires before it can run, as far as the ends of the other reasons and of the tasks in its
-/// way are known.
+/// The task expires before it can run, by the known ends of the other reasons and of the tasks in
+/// its way.
 pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
     let expires_at = facts.task.expires_at?;
     let failed = State::Failed.as_str();

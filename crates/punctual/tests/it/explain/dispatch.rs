@@ -24,7 +24,7 @@ async fn workers_of_the_queue_are_a_reason() {
     let (reason, eta) = only(&explained(&caller, &last).await, "workers_busy");
     assert_eq!((&reason["position"], &eta), (&json!(2), &json!(null)));
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(1), &json!(1)));
-    expect_says(&reason, &["the only worker that asks for queue lonely", "busy with 1 task", "one other task"]);
+    expect_says(&reason, &["the only worker that polls for queue lonely", "busy with 1 task", "one other task"]);
     // A worker that has polled and holds nothing.
     let wanted = json!({"worker_id": "free", "queues": ["lonely", "other"], "max_tasks": 1});
     let lease = caller.lease(wanted).await.remove(0);
@@ -50,7 +50,7 @@ pub async fn polled_elsewhere(acting: &Caller, asking: &Caller) {
     acting.lease(wanted).await.remove(0);
     let (reason, eta) = only(&explained(asking, &last).await, "workers_busy");
     assert_eq!((&reason["workers"], &reason["busy"], &eta), (&json!(1), &json!(1), &json!(null)));
-    expect_says(&reason, &["the only worker that asks for queue remote", "busy with 1 task"]);
+    expect_says(&reason, &["the only worker that polls for queue remote", "busy with 1 task"]);
 }
 
 async fn webhook(caller: &Caller, sink: &Sink) -> String {

@@ -26,7 +26,7 @@ fn workers_that_are_all_busy() {
     let mut facts = Facts { claimant: busy(3, 1_200, false), ahead: ahead(1), ..pulled() };
     let expected = json!({
         "code": "workers_busy",
-        "message": "it is due, and all 3 workers that ask for queue mail or type send are busy with 1,200 tasks: it is taken \
+        "message": "it is due, and all 3 workers that poll for queue mail or type send are busy with 1,200 tasks: it is taken \
                     when one of them asks for more, or another comes; one other task of the queue goes before it",
         "queue": "mail",
         "workers": 3,
@@ -35,17 +35,16 @@ fn workers_that_are_all_busy() {
     });
     assert_eq!(shown(&facts), (expected, None));
     facts.claimant = busy(1, 1, false);
-    let only = "the only worker that asks for queue mail or type send is busy with 1 task:";
+    let only = "the only worker that polls for queue mail or type send is busy with 1 task:";
     assert!(message(&shown(&facts).0).contains(only), "{:?}", shown(&facts));
     facts.claimant = busy(1, 1, true);
     assert!(
-        message(&shown(&facts).0).contains(
-            "the only worker that was read and asks for queue mail or type send is busy with 1 or more tasks:"
-        ),
+        message(&shown(&facts).0)
+            .contains("the only known worker that polls for queue mail or type send is busy with 1 or more tasks:"),
         "{:?}",
         shown(&facts)
     );
-    // Where something else holds it, it is that.
+    // If a queue limit holds the task, only that reason is shown.
     facts.queue.settings.max_concurrency = Some(0);
     assert_eq!(codes(&facts), ["queue_concurrency"]);
 }
@@ -72,13 +71,13 @@ fn the_found_backlog() {
     assert_eq!((&reason["code"], eta), (&json!("found_backlog"), Some(2_500)));
     assert_eq!((&reason["per_second"], &reason["position"]), (&json!(10.0), &json!(26)));
     assert_eq!(reason["since"], "2026-05-22T17:59:59.500Z");
-    assert!(message(&reason).contains("10 a second of the tasks found then are dispatched"), "{reason}");
+    assert!(message(&reason).contains("dispatches the tasks it found then at 10 per second"), "{reason}");
     facts.ahead.or_more = true;
     assert_eq!(shown(&facts).1, None);
     let backlog = backlog.map(|pace| BacklogPace { per_second: 1, ..pace });
     facts.claimant = Some(ExpectedClaimant::Here(WebhookStatus { backlog, crowded: Vec::new() }));
     assert!(
-        message(&shown(&facts).0).contains("1 a second of the tasks found then is dispatched"),
+        message(&shown(&facts).0).contains("dispatches the tasks it found then at 1 per second"),
         "{:?}",
         shown(&facts)
     );
@@ -107,7 +106,7 @@ fn only_a_claimant_is_missing() {
     assert_eq!((&reason["code"], &reason["position"], eta), (&json!("due_waiting_for_worker"), &json!(2), None));
     assert_eq!(
         reason["message"],
-        "it is due and waits for a pull worker of queue mail to take it; workers that ask for such tasks: 2, of which 1 holds \
+        "it is due and waits for a pull worker of queue mail to take it; workers that poll for such tasks: 2, of which 1 holds \
          tasks; one other task of the queue goes before it"
     );
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(2), &json!(1)));

@@ -54,7 +54,7 @@ fn dead_letters_that_hold_it_are_named_once() {
     let (text, ids) = blocked_by(&[State::DeadLettered; 2], true, OnDependencyFailure::Run);
     assert!(text.starts_with(&format!("it depends on {}, {}, which are dead letters, and", ids[0], ids[1])), "{text}");
     assert!(text.ends_with("no longer waits for it and runs (on_dependency_failure: run)"), "{text}");
-    // One that holds nothing is about to be resolved.
+    // The resolver will soon handle a dead letter that holds nothing.
     let (text, ids) = blocked_by(&[State::DeadLettered], false, OnDependencyFailure::Cancel);
     let follows = "which will be noticed in a moment: this task is then CANCELLED (on_dependency_failure: cancel)";
     assert_eq!(text, format!("it depends on {}, DEAD_LETTERED, {follows}", ids[0]));
@@ -93,7 +93,7 @@ fn its_turn() {
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
 }
 
-/// A task that waits for another, which stands so.
+/// A task that depends on `first`, in the given state.
 fn behind(first: Task) -> Facts {
     let blocker = Blocker { id: first.id, state: first.state(), holds: false };
     let blockers = Blockers { first: vec![blocker], count: 1 };

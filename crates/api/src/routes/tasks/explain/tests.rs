@@ -56,7 +56,7 @@ impl Busy {
         let shown = (&reason["workers"], &reason["busy"], &reason["position"], &answer["eta"]);
         assert_eq!(shown, (&json!(1), &json!(1), &json!(1), &json!(null)));
         let message = reason["message"].as_str().unwrap();
-        assert!(message.contains("the only worker that asks for queue q or type t is busy with 1 task"), "{message}");
+        assert!(message.contains("the only worker that polls for queue q or type t is busy with 1 task"), "{message}");
     }
 }
 
