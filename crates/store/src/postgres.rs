@@ -295,7 +295,7 @@ impl PostgresStore {
     async fn quarantine_unreadable(&self, rows: Vec<TaskId>) {
         let weight = Weight { bytes: 0, rows: rows.len() };
         if let Err(fault) = self.write_queues().call(|verbs| &mut verbs.quarantine, rows, weight).await {
-            warn!(%fault, "cannot quarantine unreadable tasks; the next read tries again");
+            warn!(error = %fault, "cannot quarantine unreadable tasks; the next read tries again");
         }
     }
 

@@ -97,7 +97,10 @@ impl QueueComplaints {
     fn complain(&self, fault: String) {
         let mut complaints = self.0.lock();
         if complaints.len() < COMPLAINTS_MAX && !complaints.contains(&fault) {
-            error!(fault, "cannot read the settings of a queue; it is paused until it is set again and resumed");
+            error!(
+                error = fault,
+                "cannot read the settings of a queue; it is paused until it is set again and resumed"
+            );
             complaints.insert(fault);
         }
     }

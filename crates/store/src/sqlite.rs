@@ -295,7 +295,7 @@ impl SqliteStore {
         let weight = Weight { bytes: Weight::SMALL.bytes, rows: rows.len() };
         let work = move |session: &mut Session<'_>| quarantine::put_away_unreadable(session, &rows);
         if let Err(fault) = self.writer().call(WriteClass::Progress, weight, work).await {
-            warn!(%fault, "cannot quarantine unreadable tasks; the next read tries again");
+            warn!(error = %fault, "cannot quarantine unreadable tasks; the next read tries again");
         }
     }
 

@@ -221,7 +221,7 @@ pub(super) fn readable<R: Row, T>(rows: &[R], read: fn(&R) -> Result<T, Corrupt>
             Ok(one) => all.push(one),
             Err(Corrupt(fault)) => {
                 let id = ScheduleId::from_uuid(row.get(0)?);
-                tracing::error!(schedule.id = %id, fault, "cannot read a schedule; it is left out");
+                tracing::error!(schedule.id = %id, error = fault, "cannot read a schedule; it is left out");
             }
         }
     }

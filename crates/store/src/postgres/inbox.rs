@@ -81,7 +81,7 @@ impl PostgresStore {
             }
             // Once per outage.
             if !std::mem::replace(&mut is_away, true) {
-                warn!(fault = %fault.to_store_error(), "cannot take submissions by SQL; they wait until the connection is back");
+                warn!(error = %fault.to_store_error(), "cannot take submissions by SQL; they wait until the connection is back");
             }
             backoff = (backoff * 2).min(BACKOFF.1);
             tokio::select! {

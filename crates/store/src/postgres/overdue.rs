@@ -133,7 +133,7 @@ async fn look(
         }
         match found {
             Err(fault) if !fault.breaks_connection() && watermark != LOWEST => {
-                debug!(fault = %fault.to_store_error(), "cannot scan for overdue tasks from the beginning; scanning from the low watermark");
+                debug!(error = %fault.to_store_error(), "cannot scan for overdue tasks from the beginning; scanning from the low watermark");
             }
             found => return found,
         }

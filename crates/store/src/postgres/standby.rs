@@ -114,7 +114,7 @@ impl Standby {
         match timeout(ANSWER_TIMEOUT, reading).await {
             Ok(Ok(read)) => Some(read),
             Ok(Err(fault)) => {
-                debug!(%fault, "the read store failed; reading from the store itself");
+                debug!(error = %fault, "the read store failed; reading from the store itself");
                 None
             }
             Err(_) => {

@@ -72,12 +72,9 @@ pub(crate) async fn remove_months(address: &Address, months: &[Month]) -> Result
     let Some(session) = lock(address).await? else { return Ok(()) };
     for Month { name, .. } in months {
         match session.run(&format!("ALTER TABLE history DETACH PARTITION {name}; DROP TABLE {name}")).await {
-            Ok(()) => info!(partition = name, "removed a month of history"),
+            Ok(()) => info!(month = name, "removed a month of history"),
             Err(Fault::Postgres(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                debug!(
-                    partition = name,
-                    "cannot remove a month of history that is in use; trying again in the next round"
-                );
+                debug!(month = name, "cannot remove a month of history that is in use; trying again in the next round");
             }
             Err(fault) => return Err(fault),
         }

@@ -10,6 +10,7 @@ mod in_doubt;
 mod verbs;
 mod write_queues;
 
+use std::any::type_name_of_val;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +78,9 @@ impl WriterShared {
         loop {
             let writer = tokio::spawn(Arc::clone(&self).serve(slot));
             match writer.await {
-                Err(fault) if fault.is_panic() => error!("a PostgreSQL writer panicked; starting another"),
+                Err(fault) if fault.is_panic() => {
+                    error!("a PostgreSQL writer panicked; its calls fail, and another starts");
+                }
                 _ => return,
             }
         }
@@ -97,13 +100,13 @@ impl WriterShared {
                     match writer.work().await {
                         Ok(()) => return,
                         Err(fault) => {
-                            warn!(fault = %fault.to_store_error(), "a writer lost its connection to PostgreSQL; reconnecting");
+                            warn!(error = %fault.to_store_error(), "a writer lost its connection to PostgreSQL; reconnecting");
                         }
                     }
                 }
                 Err(fault) => {
                     if !std::mem::replace(&mut is_failing, true) {
-                        warn!(fault = %fault.to_store_error(), "cannot connect to PostgreSQL; retrying");
+                        warn!(error = %fault.to_store_error(), "cannot connect to PostgreSQL; retrying");
                     }
                 }
             }
@@ -135,7 +138,7 @@ impl Writer {
                 WriteBatch::Claim(jobs) => self.run_batch(jobs, claim::claim).await?,
                 WriteBatch::Start(jobs) => self.run_batch(jobs, start::start).await?,
                 WriteBatch::Apply(jobs) => self.run_batch(jobs, apply::apply).await?,
-                // Each is a transaction of its own: a refusal is of one call.
+                // One transaction per call, so a refusal affects only that call.
                 WriteBatch::ApplyAs(jobs) => {
                     for job in jobs {
                         self.run_batch(vec![job], apply::apply_as).await?;
@@ -215,14 +218,14 @@ impl Writer {
                 Err(fault) => fault,
             };
             self.forget();
-            // Its locked rows wait again, and claims may have skipped them.
+            // The rollback unlocks rows that other claims may have skipped.
             self.shared.cursors.doubt_all();
             if fault.breaks_connection() {
                 return Err(fault);
             }
             self.session.run("ROLLBACK").await?;
             if !fault.is_conflict() || tries == TRIES_MAX {
-                error!(fault = %fault.to_store_error(), "a transaction failed; its calls fail");
+                error!(verb = type_name_of_val(verb), error = %fault.to_store_error(), "a transaction failed; its calls fail");
                 return Err(fault);
             }
             tries += 1;

@@ -79,7 +79,10 @@ impl Checkpoints {
         let moved = checkpoint(connection, CheckpointMode::Restart);
         connection.busy_timeout(BUSY_TIMEOUT)?;
         if moved?.busy {
-            warn!(log.pages = length, "a long read keeps the write-ahead log from being emptied; it grows");
+            warn!(
+                log.pages = length,
+                "a long read keeps the write-ahead log from being emptied; it grows until the read ends"
+            );
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 //! Jobs report their faults. Once SQLite has called the file malformed, the store reports itself
 //! unhealthy until a thread has read the whole file and found no fault. A page that the disk cannot
 //! return for a while looks like damage to SQLite, so the thread repeats its check at growing
-//! intervals. A few failed checks in a row mean damage; only a clean check ends it. Reads go on
-//! meanwhile.
+//! intervals. A few failed checks in a row mean damage. Only a clean check makes the store healthy
+//! again. Reads go on meanwhile.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -52,7 +52,7 @@ impl DamageMonitor {
         if !fault.is_damage() || !matches!(*health, FileHealth::Sound) {
             return;
         }
-        error!(fault = %fault.to_store_error(), "the database may be damaged; reading all of it to find out");
+        error!(error = %fault.to_store_error(), "the database may be damaged; reading all of it to find out");
         let monitor = Arc::downgrade(self);
         *health =
             match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || check_until_sound(&monitor)) {
@@ -82,11 +82,11 @@ impl DamageMonitor {
             }
             Some(what) if number >= FAILED_CHECKS_MIN => {
                 if number == FAILED_CHECKS_MIN {
-                    error!(what, "the database is damaged: restore it from a backup, or dump what can be read");
+                    error!(error = what, "the database is damaged: restore it from a backup, or dump what can be read");
                 }
                 *health = FileHealth::Damaged(what);
             }
-            Some(what) => warn!(what, "the database or its disk failed a check; reading it again"),
+            Some(what) => warn!(error = what, "the database or its disk failed a check; reading it again"),
         }
         false
     }

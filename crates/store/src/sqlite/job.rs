@@ -58,7 +58,7 @@ where
         let work = self.work.take().expect("invariant: a job is run once");
         // The thread that runs the job rolls back its writes.
         let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(session))) else {
-            error!("a call of the store panicked; rolling it back");
+            error!("a call of the store panicked; rolling it back and failing it");
             return Err(Fault::Panicked);
         };
         self.result = Some(result.inspect_err(|fault| session.damage.report(fault))?);

@@ -109,7 +109,7 @@ impl ReaderThread {
             };
             match ended {
                 Ok(()) => return,
-                Err(fault) => warn!(fault = %fault.to_store_error(), "a read connection failed; reopening it"),
+                Err(fault) => warn!(error = %fault.to_store_error(), "a read connection failed; reopening it"),
             }
         }
     }

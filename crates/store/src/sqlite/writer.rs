@@ -152,7 +152,7 @@ impl WriterThread {
             let (connection, checkpoints) = match self.trust(trusted.take()) {
                 Ok(opened) => opened,
                 Err(fault) => {
-                    warn!(fault = %fault.to_store_error(), "cannot reopen the database; refusing writes until it opens");
+                    warn!(error = %fault.to_store_error(), "cannot reopen the database; refusing writes until it opens");
                     let Some(batch) = self.queue.take() else { return };
                     answer_all(batch, &fault);
                     continue;
@@ -164,7 +164,7 @@ impl WriterThread {
                     return;
                 }
                 Err(fault) => {
-                    error!(fault = %fault.to_store_error(), "the disk failed; reopening the database before the next write");
+                    error!(error = %fault.to_store_error(), "the disk failed; reopening the database before the next write");
                 }
             }
         }
@@ -192,7 +192,7 @@ impl WriterThread {
             match checkpoints.tend(connection) {
                 Err(fault) if fault.is_suspect() => return Err(fault),
                 Err(fault) => {
-                    warn!(fault = %fault.to_store_error(), "cannot checkpoint the write-ahead log; it grows until the next try");
+                    warn!(error = %fault.to_store_error(), "cannot checkpoint the write-ahead log; it grows until the next try");
                 }
                 Ok(()) => {}
             }
@@ -212,7 +212,7 @@ impl WriterThread {
     /// Moves the log into the database, so that one file holds everything.
     fn finish(&self, connection: Connection) {
         if let Err(fault) = truncate(&connection) {
-            warn!(fault = %fault.to_store_error(), "cannot checkpoint the write-ahead log at the end; the next open does it");
+            warn!(error = %fault.to_store_error(), "cannot checkpoint the write-ahead log at the end; the next open does it");
         }
         drop(connection);
         if let Err(error) = self.directory.sync() {
@@ -310,7 +310,7 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
             session.found_no_room |= fault.is_full();
             // A disk stays full for a while, and every caller gets the error: one line is enough.
             if session.failed_at.replace(Instant::now()).is_none() {
-                error!(fault = %fault.to_store_error(), jobs = done.len(), "cannot commit a transaction; its calls fail");
+                error!(error = %fault.to_store_error(), jobs = done.len(), "cannot commit a transaction; its calls fail");
             }
             return roll_back(session, done, fault);
         }

@@ -60,7 +60,7 @@ impl PostgresClock {
                 match sampled {
                     Err(fault) if !is_failing => {
                         is_failing = true;
-                        warn!(%fault, "cannot read the database's time; going on from the last answer");
+                        warn!(error = %fault, "cannot read the database's time; going on from the last answer");
                     }
                     Ok(()) if is_failing => {
                         is_failing = false;

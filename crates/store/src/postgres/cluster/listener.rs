@@ -73,7 +73,7 @@ impl Listener {
     pub(crate) async fn run(self: Arc<Self>, shared: Arc<WriterShared>) {
         loop {
             if let Err(fault) = self.listen(&shared).await {
-                debug!(fault = %fault.to_store_error(), "cannot listen for notifications; reconnecting");
+                debug!(error = %fault.to_store_error(), "cannot listen for notifications; reconnecting");
             }
             tokio::time::sleep(PING_INTERVAL.mul_f64(0.5 + rand::random::<f64>())).await;
         }

@@ -87,7 +87,7 @@ impl Notifier {
             for text in waiting.into_iter().chain((!freed.is_empty()).then(|| format_freed(node, &freed))) {
                 let sent = connections.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
                 if let Err(fault) = sent {
-                    debug!(%fault, "cannot notify the other nodes; they find the tasks in their next sweep");
+                    debug!(error = %fault, "cannot notify the other nodes; they find the tasks in their next sweep");
                 }
             }
         }

@@ -243,6 +243,6 @@ fn log_refused(settled: &[(Uuid, Option<String>)]) {
     let mut refused = settled.iter().filter_map(|(id, reason)| Some((TaskId::from_uuid(*id), reason.as_ref()?)));
     if let Some((task, reason)) = refused.next() {
         let others = refused.count();
-        warn!(%task, %reason, others, "a submission by SQL is refused; see punctual.inbox_refused");
+        warn!(task.id = %task, %reason, others, "a submission by SQL is refused; see punctual.inbox_refused");
     }
 }

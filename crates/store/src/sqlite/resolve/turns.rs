@@ -29,7 +29,10 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
         last = row.get(0)?;
         count += 1;
         let Ok(key) = row.get(1) else {
-            error!(note = last, "cannot read a note about an ordering key; it is dropped");
+            error!(
+                note = last,
+                "cannot read a note about an ordering key; dropping it, so its key waits for another note"
+            );
             continue;
         };
         keys.entry(key).or_default().extend(row.get::<_, Option<i64>>(2)?);

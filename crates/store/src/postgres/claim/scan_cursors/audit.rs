@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<WriterShared>, connections: SharedConnection
         for lanes in shared.cursors.to_audit(LANES_PER_AUDIT_MAX) {
             let began = Instant::now();
             if let Err(fault) = connections.call(async |session| audit(session, &shared, &lanes).await).await {
-                debug!(%fault, "cannot audit the scan cursors; trying again later");
+                debug!(error = %fault, "cannot audit the scan cursors; trying again later");
             }
             shared.cursors.audited(&lanes, began.elapsed());
         }
