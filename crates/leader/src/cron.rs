@@ -3,8 +3,8 @@
 //! The leader runs it. It reads which schedules are due for a check, plans each, and writes an
 //! advance in one transaction: the tasks, the record of every instant, and the next instant. It
 //! writes as the holder of the leader's lease, and only if the schedule is still as it was read. So
-//! of two leaders, or of a leader and an edit, one writes. Invariant: after a crash between any two
-//! lines the instant is undecided, and the next pass decides it.
+//! only one of two competing leaders, or of a leader and an edit, writes. Invariant: after a crash
+//! between any two lines the instant is undecided, and the next pass decides it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ const PRUNE_RECORDS_MAX: usize = 1_000;
 pub struct Config {
     /// The longest time between two passes: other nodes write schedules too.
     pub interval: Duration,
-    /// The same while a schedule waits for a task to finish.
+    /// The longest time between two passes while a schedule waits for a task to finish.
     pub waiting: Duration,
     /// How long the record of an instant is kept; none means forever.
     pub kept: Option<Duration>,
@@ -208,7 +208,7 @@ impl CronLoop {
             // The next pass handles schedules that are still due, or due again.
             report.more |= advance.next_check_at.is_some_and(|at| at != EVERY_PASS && at <= now);
             if let Some(PauseSwitch::Pause(reason)) = &advance.switch {
-                tracing::warn!(schedule.id = %advance.id, reason, "a schedule was paused");
+                tracing::warn!(schedule.id = %advance.id, reason, "a task of a schedule failed; the schedule stays paused until resumed");
             }
             for record in advance.records.iter().filter(|record| recorded.contains(&record.instant)) {
                 let outcome = record.outcome;
@@ -220,7 +220,7 @@ impl CronLoop {
 
     fn pause_after(&self, report: &Report) -> Duration {
         if report.more {
-            // Pause even so: other tasks share the thread.
+            // Yield even if there is more to do: other tasks share the thread.
             return Duration::from_millis(1);
         }
         let longest = if report.waits { self.config.waiting } else { self.config.interval };

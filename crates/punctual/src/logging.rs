@@ -46,7 +46,11 @@ impl Logging {
         panic::set_hook(Box::new(|panic| {
             let place = panic.location().map(ToString::to_string).unwrap_or_default();
             let message = panic.payload_as_str().unwrap_or("no message");
-            tracing::error!(panic.place = place, panic.message = message, "a thread panicked");
+            tracing::error!(
+                panic.place = place,
+                panic.message = message,
+                "a thread panicked; its work fails, and its owner decides what follows"
+            );
         }));
         Ok(Self { lines, written })
     }

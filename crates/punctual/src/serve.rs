@@ -40,6 +40,6 @@ pub async fn run(config: Config, wrap_store: StoreWrapper) -> anyhow::Result<()>
     let running = Running::start(parts, listener).await?;
     // If stdout is closed, no program waits for this line.
     drop(writeln!(std::io::stdout(), "listening on http://{address}"));
-    tracing::info!(node = %node, address = %address, store = %store, "serving");
+    tracing::info!(node.id = %node, address = %address, store = %store, "serving");
     running.run_until(signal).await
 }

@@ -3,7 +3,6 @@
 use punctual_client as wire;
 use punctual_client::Seconds;
 use punctual_core::cron::Pattern;
-use punctual_core::json::Json;
 use punctual_core::schedules::plan::OccurrenceReason;
 use punctual_core::schedules::{Occurrence, Schedule};
 
@@ -24,7 +23,7 @@ pub fn schedule(schedule: &Schedule) -> Result<wire::Schedule, Problem> {
         cron,
         interval_seconds,
         timezone: rules.zone.name().to_owned(),
-        task: task(&schedule.definition.task)?,
+        task: task(schedule)?,
         overlap_policy: spec.overlap.into(),
         catchup: spec.catchup.into(),
         catchup_window_seconds: Seconds::from_millis(spec.catchup_window_millis),
@@ -65,9 +64,9 @@ pub fn occurrence(occurrence: Occurrence) -> wire::Occurrence {
     }
 }
 
-fn task(task: &Json) -> Result<wire::NewTask, Problem> {
-    serde_json::from_str(task.get()).map_err(|error| {
-        tracing::error!(%error, "the task of a schedule cannot be read; answering 500");
+fn task(schedule: &Schedule) -> Result<wire::NewTask, Problem> {
+    serde_json::from_str(schedule.definition.task.get()).map_err(|error| {
+        tracing::error!(%error, schedule.id = %schedule.id, "cannot read the task template of a schedule; answering 500");
         Problem::new(Code::Internal, "the stored schedule could not be read")
     })
 }

@@ -49,7 +49,7 @@ impl fmt::Display for SettingFaults {
 
 impl std::error::Error for SettingFaults {}
 
-/// The value as TOML. Of an address only the scheme: the faulty part may be its password.
+/// The value as TOML. Shows only the scheme of an address: the rest may contain a password.
 fn shown(key: &str, value: &toml::Value) -> String {
     let text = value.as_str().unwrap_or_default();
     let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());

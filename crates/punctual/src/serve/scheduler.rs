@@ -28,7 +28,7 @@ pub async fn start_partition_owner(groups: &mut Groups, parts: &NodeParts) -> an
     check_partitions(parts).await?;
     let owner = partition_owner(parts);
     if let Err(error) = owner.run_once().await {
-        tracing::warn!(error = %error, "cannot take partitions; retrying");
+        tracing::warn!(error = %error, "cannot take partitions; retrying within a second");
     }
     groups.partitions.spawn("partition owner", |stop| owner.run(stop));
     Ok(())
@@ -38,7 +38,7 @@ pub async fn start_partition_owner(groups: &mut Groups, parts: &NodeParts) -> an
 pub async fn start_breaker_watch(groups: &mut Groups, parts: &NodeParts) {
     let mut watch = breaker_watch(parts);
     if let Err(error) = watch.run_once().await {
-        tracing::warn!(error = %error, "cannot read the circuit breakers; retrying");
+        tracing::warn!(error = %error, "cannot read the circuit breakers; retrying within a second");
     }
     groups.cluster.spawn("breaker watch", |stop| watch.run(stop));
 }
@@ -54,7 +54,7 @@ pub fn start_dispatcher(groups: &mut Groups, parts: &NodeParts) -> PollQueue {
 pub async fn start_queue_watch(groups: &mut Groups, parts: &NodeParts) {
     let watch = QueueWatch::new(parts.database.clone(), parts.queue_cache.clone(), Arc::clone(&parts.hints));
     if let Err(error) = watch.run_once().await {
-        tracing::warn!(error = %error, "cannot read the settings of the queues; retrying");
+        tracing::warn!(error = %error, "cannot read the settings of the queues; retrying within a second");
     }
     groups.claims.spawn("queue watch", |stop| watch.run(stop));
 }
