@@ -36,8 +36,8 @@
 //! - `a_fired_task_is_watched_until_it_finishes`: with its state, until an advance says that it has
 //!   finished.
 //! - `an_advance_of_a_removed_schedule_is_lost`: and no task is made.
-//! - `a_backfill_is_none_of_the_runs`: its tasks count towards neither `run_count` nor `max_runs`,
-//!   and its instants never become the last run.
+//! - `a_backfill_does_not_count_as_a_run`: its tasks count towards neither `run_count` nor
+//!   `max_runs`, and its instants never become the last run.
 //! - `a_key_triggers_one_run`: an advance whose key stands for something else is lost. The key is
 //!   freed if its instant has a record already.
 //! - `a_waiting_occurrence_knows_the_task_of_its_key`: and the key, until it has fired or is

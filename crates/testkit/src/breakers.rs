@@ -139,7 +139,7 @@ async fn probe(fixture: &StoreFixture<'_>, now: i64, next: i64) -> TaskId {
     probe
 }
 
-/// The counts of all nodes and intervals from the window on, in the order of keys.
+/// Sums the counts of all nodes and intervals of the window, in the order of keys.
 pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(sums(&fixture, at(0)).await, []);
@@ -156,7 +156,7 @@ pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
     assert_eq!(sums(&fixture, at(121)).await, []);
 }
 
-/// Any number of times, also with smaller counts.
+/// A node may report any number of times, also smaller counts.
 pub async fn counts_that_are_reported_again_replace_the_first(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     record(&fixture, 2, vec![counted(key(), at(60), runs(0, 1))]).await;
@@ -192,7 +192,7 @@ pub async fn old_counts_are_pruned(factory: &dyn StoreFactory) {
     assert_eq!(sums(&fixture, at(0)).await, [(key(), runs(0, 2))]);
 }
 
-/// However many nodes open it at once.
+/// Many nodes open a breaker at once; one succeeds.
 pub async fn opening_succeeds_once(factory: &dyn StoreFactory) {
     const NODES: usize = 16;
     let fixture = StoreFixture::open(factory).await;
@@ -211,7 +211,7 @@ pub async fn opening_succeeds_once(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await, breaker(key()));
 }
 
-/// The order is by bytes.
+/// Keys are ordered by bytes.
 pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut keys = Vec::new();
@@ -257,7 +257,7 @@ pub async fn the_breaker_over_a_target_is_found(factory: &dyn StoreFactory) {
     assert_eq!(over("other", "").await, None);
 }
 
-/// Each time a probe is due.
+/// One node is permitted to make a probe each time one is due.
 pub async fn a_probe_is_permitted_to_one(factory: &dyn StoreFactory) {
     const NODES: usize = 16;
     let fixture = StoreFixture::open(factory).await;
@@ -300,7 +300,7 @@ pub async fn a_permission_can_be_returned(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await, expected, "an old or used permission is not returned");
 }
 
-/// No other task does.
+/// A success of another task does not close it.
 pub async fn only_its_probes_close_a_breaker(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -357,7 +357,7 @@ pub async fn an_overtaken_probe_still_counts(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await.overtaken, []);
 }
 
-/// It proves nothing, and neither does another task. An overtaken probe does not move the time.
+/// Neither it nor another task proves anything. An overtaken probe does not move the next one.
 pub async fn a_probe_that_is_given_back_does_not_count(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
@@ -401,7 +401,7 @@ pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await, breaker(key()));
 }
 
-/// Otherwise the old counts would open it again at once.
+/// Old counts would open the breaker again at once.
 pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (of_tenant, other) = (BreakerKey::of_tenant(TENANT), BreakerKey::new("other", TARGET));
@@ -421,7 +421,7 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     assert_eq!(left().await, [other]);
 }
 
-/// Whether or not a probe is under way. Other breakers stay.
+/// A probe under way does not matter. Other breakers stay open.
 pub async fn a_reset_closes_any_breaker(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let reset = async |key: BreakerKey| reset(&fixture, &key).await;
@@ -437,7 +437,7 @@ pub async fn a_reset_closes_any_breaker(factory: &dyn StoreFactory) {
     assert_eq!(all(&fixture).await, []);
 }
 
-/// The next process finds it unchanged, with a probe that was under way.
+/// The next process finds the breaker unchanged, with its probe under way.
 pub async fn breakers_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;

@@ -48,8 +48,7 @@ macro_rules! forecast_conformance {
     };
 }
 
-/// The minutes after [`START`], from the next one on, and how many tasks of a tenant are due in
-/// each.
+/// How many tasks of a tenant are due in each later minute, numbered from [`START`].
 async fn of_tenant(fixture: &StoreFixture<'_>, tenant: &str) -> Vec<(i64, u64)> {
     let (start, next) = (Minute::of(START), Minute::of(fixture.now()).plus(1));
     let waiting = fixture.database.waiting(tenant, next, start.plus(1_000_000)).await.expect("waiting answers");
@@ -60,7 +59,7 @@ async fn counted(fixture: &StoreFixture<'_>) -> Vec<(i64, u64)> {
     of_tenant(fixture, TENANT).await
 }
 
-/// One at a time or many at once, with and without keys, in any lane; and the later task of a
+/// Tasks count alone or in a batch, with and without keys, in any lane; so does the later task of a
 /// schedule.
 pub async fn a_waiting_task_counts_in_the_minute_it_is_due(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -103,7 +102,7 @@ pub async fn tasks_due_within_this_minute_are_not_counted(factory: &dyn StoreFac
     assert_eq!(counted(&fixture).await, [(2, 1)]);
 }
 
-/// One at a time and many at once; lost changes change no count.
+/// Tasks are cancelled alone and in a batch. A lost change changes no count.
 pub async fn tasks_that_no_longer_wait_are_not_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert(task().due(at(3 * MINUTE)).expires_at(at(4 * MINUTE)).times(10)).await;
@@ -123,7 +122,7 @@ pub async fn tasks_that_no_longer_wait_are_not_counted(factory: &dyn StoreFactor
     assert_eq!(counted(&fixture).await, []);
 }
 
-/// Alone, among others, and several times in one call; to another lane too.
+/// Tasks are edited alone, in a batch, twice in one call, and into another lane.
 pub async fn an_edit_moves_a_task_to_its_new_minute(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert(task().due(at(10 * MINUTE)).times(4)).await;
@@ -154,7 +153,7 @@ pub async fn an_edit_moves_a_task_to_its_new_minute(factory: &dyn StoreFactory) 
     assert_eq!(counted(&fixture).await, [(10, 1), (60, 1)]);
 }
 
-/// The requested delay decides; a short one stays within the minute.
+/// The delay decides the minute. A retry within this minute is not counted.
 pub async fn a_retry_counts_where_it_is_due(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
@@ -170,7 +169,7 @@ pub async fn a_retry_counts_where_it_is_due(factory: &dyn StoreFactory) {
     assert_eq!(counted(&fixture).await, [(30, 1)]);
 }
 
-/// While it is blocked it does not count, however it ends.
+/// A blocked task does not count, however it ends.
 pub async fn a_blocked_task_counts_from_its_release_on(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let parent = fixture.insert_one(task().queue("parents")).await;
@@ -219,7 +218,7 @@ pub async fn a_dead_letter_counts_again_when_it_waits_again(factory: &dyn StoreF
     assert_eq!(counted(&fixture).await, []);
 }
 
-/// By its key, in one batch and later, and by its id.
+/// A task is replayed by its key, in one batch and later, and by its id.
 pub async fn a_replayed_task_is_counted_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |content: u8| task().due(at(5 * MINUTE)).key("same", content).build();
@@ -234,7 +233,7 @@ pub async fn a_replayed_task_is_counted_once(factory: &dyn StoreFactory) {
     assert_eq!(counted(&fixture).await, [(5, 1), (6, 1), (7, 2)]);
 }
 
-/// In one batch too. The answer has exactly the requested range.
+/// Tasks of two tenants are in one batch. The answer has exactly the requested range.
 pub async fn tenants_are_counted_apart(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |tenant: &str, minute: i64| task().tenant(tenant).due(at(minute * MINUTE)).build();
@@ -264,7 +263,7 @@ pub async fn counts_outlive_the_process(factory: &dyn StoreFactory) {
     assert_eq!(counted(&fixture).await, [(5, 1), (6, 2)]);
 }
 
-/// With everything that their instants are computed from.
+/// A page has everything that the instants are computed from.
 pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut stored: Vec<Schedule> = ["d", "a", "e", "c", "b", "f"].map(schedule).into();

@@ -187,7 +187,7 @@ pub async fn a_task_that_has_waited_counts_as_more_urgent(factory: &dyn StoreFac
     }
 }
 
-/// In all lanes of the queue, including push lanes.
+/// Tasks in all lanes of the queue count, also in push lanes.
 pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let before = fixture.insert((0..3).map(|n| task().due(at(n - 9)).build()).collect()).await;
@@ -242,7 +242,7 @@ pub async fn a_queue_of_many_lanes_is_counted_from_the_own_lane_on(factory: &dyn
     assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1, true), "the tasks of the other lanes are not due");
 }
 
-/// By the store's clock.
+/// The bucket's time is that of the store's clock.
 pub async fn the_bucket_is_shown_as_claims_left_it(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(task().times(5)).await[0].lane.id;

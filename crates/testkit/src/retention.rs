@@ -67,7 +67,7 @@ pub async fn old_history_is_pruned(factory: &dyn StoreFactory) {
     one_of_each_end(&fixture).await;
 }
 
-/// Neither a task that finished at the instant itself nor an unfinished one, however old.
+/// A task that finished at the instant itself stays, and so does an unfinished one, however old.
 pub async fn younger_and_live_tasks_are_kept(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let blank = || task().created_at(at(-LONG_AFTER)).due(at(-LONG_AFTER));

@@ -55,7 +55,7 @@ macro_rules! schedules_conformance {
             waiting_occurrences_are_listed_in_order,
             a_fired_task_is_watched_until_it_finishes,
             an_advance_of_a_removed_schedule_is_lost,
-            a_backfill_is_none_of_the_runs,
+            a_backfill_does_not_count_as_a_run,
             a_key_triggers_one_run,
             a_waiting_occurrence_knows_the_task_of_its_key,
             an_advance_edits_in_the_same_write,
@@ -367,7 +367,7 @@ pub async fn an_advance_switches_a_pause(factory: &dyn StoreFactory) {
     assert_eq!((resumed.pause, resumed.version, resumed.updated_at), (None, 3, at(9)));
 }
 
-/// With their records and counters.
+/// Their records and counters are as durable.
 pub async fn schedules_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;

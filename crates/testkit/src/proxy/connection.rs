@@ -1,8 +1,8 @@
 //! One connection through the proxy: two sockets, and the bytes between them in both directions.
 //!
-//! In each direction one half reads and records the instant; the other waits as ordered and writes.
-//! Messages are parsed only when they are written, so that a commit is cut at the moment when it
-//! would pass.
+//! In each direction one half reads and records the instant. The other waits as the test orders
+//! and writes. Messages are parsed only when they are written, so that a commit is cut at the
+//! moment when it would pass.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const PIECE: usize = 16 * 1024;
 /// How many pieces are held back in one direction before the sender has to wait.
 const HELD_BACK: usize = 64;
 
-/// No answer is withheld from the client.
+/// No answer is held back from the client.
 const NONE: u64 = u64::MAX;
 
 /// A connection is reset, by one of its ends or by us.
@@ -50,7 +50,7 @@ pub(super) async fn carry(mut client: TcpStream, shared: Arc<Shared>) {
             socket.set_zero_linger().ok();
         }
     }
-    // Before it is removed from the open connections, so that it is closed by then.
+    // Close it before it is removed from the open connections.
     drop((client, server));
 }
 
@@ -196,7 +196,7 @@ impl Passage<'_> {
     }
 }
 
-/// A connection is among the open ones as long as this is alive.
+/// Counts a connection as open until this is dropped.
 struct Open<'a> {
     shared: &'a Shared,
     era: u64,

@@ -23,7 +23,7 @@ async fn now(fixture: &StoreFixture<'_>, lanes: &[LaneId]) -> (usize, Option<i64
     (claimed.tasks.len(), found.first().and_then(wait))
 }
 
-/// By the store's clock, in all lanes of the queue together.
+/// Tokens flow in by the store's clock. All lanes of the queue share them.
 pub async fn no_more_are_taken_than_there_are_tokens(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert(mail().times(90)).await[0].lane.id;

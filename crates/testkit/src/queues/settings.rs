@@ -289,7 +289,7 @@ pub async fn a_paused_queue_gives_nothing(factory: &dyn StoreFactory) {
     assert_eq!(fixture.dispatch(pushed, 1).await.len(), 1);
 }
 
-/// Not a millisecond early, and within the earlier limit.
+/// The pause ends not a millisecond early, and the earlier limit applies again.
 pub async fn a_pause_ends_by_itself(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;

@@ -131,7 +131,7 @@ pub async fn a_replayed_member_stands_for_its_first_task(factory: &dyn StoreFact
     assert_eq!(child.body.dependencies.ids, [first.id]);
 }
 
-/// Three policies, three final states without completion, before the submission and after it.
+/// Each policy meets each final state, before the submission and after it.
 pub async fn a_failed_dependency_follows_the_policy(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let policies = [
@@ -276,7 +276,7 @@ pub async fn thousands_of_parents_release_one_child_once(factory: &dyn StoreFact
     take(&fixture, child.lane.id, &[&child]).await;
 }
 
-/// Fan-out: in several steps, none of them large.
+/// The resolver releases the children in several steps, none of them large.
 pub async fn thousands_of_children_follow_one_parent(factory: &dyn StoreFactory) {
     const CHILDREN: usize = 3_500;
     let fixture = StoreFixture::open(factory).await;
@@ -290,7 +290,7 @@ pub async fn thousands_of_children_follow_one_parent(factory: &dyn StoreFactory)
     assert_eq!(fixture.counts().await[&(lane, State::Pending)], CHILDREN as u64);
 }
 
-/// Live, in the history, and after a restart.
+/// They are shown for a live and for a finished task, and after a restart.
 pub async fn the_dependencies_of_a_task_are_shown(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (a, b) = (parent(&fixture, "a").await, parent(&fixture, "b").await);

@@ -20,7 +20,7 @@ fn edit_time(execute_at: Timestamp) -> Event<'static> {
     Event::Edit(Box::new(Edit { execute_at: Some(execute_at), ..Edit::default() }))
 }
 
-/// By `execute_at`, then in the order of submission, in any lanes.
+/// Turns go by `execute_at`, then in the order of submission, in any lanes.
 pub async fn a_key_gives_one_turn_at_a_time(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let batch = vec![keyed(-1), keyed(-2), keyed(-2), keyed(60_000)];
@@ -84,7 +84,7 @@ pub async fn a_turn_that_has_begun_is_kept(factory: &dyn StoreFactory) {
     take(&fixture, lane, &[&earlier]).await;
 }
 
-/// Earlier and later, for the task with the turn and for others.
+/// The time is moved earlier and later, of the task with the turn and of others.
 pub async fn an_edited_time_moves_the_turn(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(keyed(-10)).await;

@@ -16,7 +16,7 @@ use crate::store::{StoreFactory, StoreFixture, complete, created, ids};
 /// Rounds of a race.
 const ROUNDS: usize = 200;
 
-/// Hundreds of times, with both started at once.
+/// Child and parent race hundreds of times.
 pub async fn a_parent_that_ends_meanwhile_wakes_its_child(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut children = Vec::new();

@@ -30,8 +30,8 @@ fn waits(instant: Timestamp) -> Record {
     Record { origin: Origin::Manual, ..record(instant, OccurrenceOutcome::Buffered) }
 }
 
-/// Other origins count as always.
-pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
+/// A backfilled run is not counted; runs of other origins are.
+pub async fn a_backfill_does_not_count_as_a_run(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let of = |instant, origin| Record { origin, ..fired(instant, &of_schedule(&was, instant)) };
@@ -42,8 +42,8 @@ pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 3);
 }
 
-/// Whether a task or another schedule uses it; another tenant may use it too. A lost advance leaves
-/// nothing.
+/// A key that a task or schedule has used is refused; another tenant may use it. A lost advance
+/// leaves nothing.
 pub async fn a_key_triggers_one_run(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
@@ -105,7 +105,7 @@ pub async fn a_waiting_occurrence_knows_the_task_of_its_key(factory: &dyn StoreF
     assert_eq!(owner(&fixture, "k").await.map(|owner| owner.task), Some(one.id));
 }
 
-/// With what the advance records, or not at all.
+/// The edit and the records are written together or not at all.
 pub async fn an_advance_edits_in_the_same_write(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (mut was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);

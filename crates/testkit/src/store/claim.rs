@@ -14,7 +14,7 @@ use super::{
 };
 use crate::fixtures::{Dice, START, TIMEOUT_MILLIS, at, task};
 
-/// Due instant first, id second, lane by lane in the order given, within each limit.
+/// Lanes are served in the given order, tasks by due instant and id, within each limit.
 pub async fn claim_takes_what_is_due_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut batch: Vec<NewTask> = (0..200)

@@ -10,8 +10,8 @@ use punctual_core::time::Timestamp;
 use super::{StoreFactory, StoreFixture, complete, fail};
 use crate::fixtures::{Dice, START, at, task};
 
-/// Every lane with a waiting task due before the instant, once, by number, with its first due
-/// instant.
+/// Pages list each lane with a waiting task due before the instant once, by number, with its first
+/// due instant.
 pub async fn heads_pages_every_lane_due_before(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut dice = Dice::new(3);

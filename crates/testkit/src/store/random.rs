@@ -57,7 +57,7 @@ struct History<'a> {
     model: Model,
     dice: Dice,
     tenants: [String; 2],
-    /// Earlier positions of tasks, as late workers and slow nodes still know them.
+    /// Earlier positions of tasks, which late workers and slow nodes still use.
     before: Vec<(TaskId, Position)>,
     log: Log,
 }
