@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 
 use crate::problem::{Code, Problem};
 
-/// Work on at least so many bytes goes to the pool: a fraction of a millisecond of work.
+/// Work on at least this many bytes goes to the pool. It takes a fraction of a millisecond.
 const POOLED_BYTES: usize = 64 * 1024;
 
 /// The pool of one node.

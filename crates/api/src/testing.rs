@@ -40,7 +40,7 @@ use crate::state::{Api, ApiConfig, ApiParts};
 pub(crate) use body::{TestBody, body};
 pub(crate) use store::FailingStore;
 
-/// 2026-05-22T18:00:00Z, where the clock stands at first.
+/// 2026-05-22T18:00:00Z, the first time of the clock.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
 
 /// How long a request may take.
@@ -120,7 +120,7 @@ impl World {
         Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
-    /// What is at a path.
+    /// Reads a path.
     pub async fn get(&self, path: &str) -> Value {
         self.send("GET", path, None).await.expect(200)
     }
@@ -136,7 +136,7 @@ impl World {
         self.lease_as(json!({"worker_id": worker, "queues": [queue]})).await
     }
 
-    /// Hands the next due task to the worker that asks so.
+    /// Leases the next due task with this request.
     pub async fn lease_as(&self, wanted: Value) -> Lease {
         let wanted = merged(json!({"wait_seconds": 5}), wanted);
         let answer = self.send("POST", "/v1/leases", Some(wanted)).await.expect(200);
@@ -211,7 +211,7 @@ fn polls(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdo
     };
     let config = Config {
         prefetch_window: seconds(60),
-        // Long, so that what is found is found by a hint or by the first sweep.
+        // Long, so that only a hint or the first sweep finds a task.
         sweep_interval: std::time::Duration::from_hours(1),
         claim_ahead: Duration::ZERO,
         claim_batch: 1_000,

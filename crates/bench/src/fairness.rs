@@ -100,7 +100,7 @@ fn read(seen: &QuietArrivals) -> &Vec<TaskArrival> {
 
 /// The median of the rounds' 99th percentiles. A shared machine pauses now and then for tenths of a
 /// second, and a round with such a pause says nothing about fairness. None if no task came: the
-/// backlog may be gone before one is due.
+/// backlog may be drained before one is due.
 fn median_p99(rounds: &[QuietArrivals], of: fn(&QuietArrivals) -> &Vec<TaskArrival>) -> Option<f64> {
     let with_some = rounds.iter().map(of).filter(|arrivals| !arrivals.is_empty());
     let mut each: Vec<u64> = with_some.map(|arrivals| lateness(arrivals).0.value_at_quantile(0.99)).collect();

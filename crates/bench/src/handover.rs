@@ -133,7 +133,7 @@ impl Aftermath {
         let late =
             arrivals.iter().filter(|arrival| arrival.at >= outage.began.into() && arrival.late_micros() > normal);
         let until = late.map(|arrival| arrival.due.plus_millis(1)).fold(outage.ended, Ord::max);
-        // Only a task that was due and on time afterwards proves it.
+        // A later task on time proves that the aftermath is over.
         let was_normal = arrivals.iter().any(|arrival| arrival.due >= until);
         Self { outage, until: was_normal.then_some(until) }
     }

@@ -1,4 +1,4 @@
-//! `held`: what a transaction that is held open costs the drains.
+//! `held`: how much a transaction that is held open slows the drains.
 //!
 //! PostgreSQL cannot clean up what such a transaction sees, so the tables grow by every change
 //! until it ends. The drains without it come before and after, so that neither the growth of the

@@ -123,7 +123,7 @@ impl Client {
         Ok(self.call(&request).await?.read::<BatchAnswer>()?.items)
     }
 
-    /// The task as it is now.
+    /// Reads a task.
     pub async fn get(&self, id: TaskId) -> Result<Task, ClientError> {
         self.call(&RawRequest::get(format!("/v1/tasks/{id}"))).await?.read()
     }

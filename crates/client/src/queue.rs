@@ -22,13 +22,13 @@ pub struct Queue {
     pub max_concurrency: Option<u32>,
     /// How fast its tasks may begin, in the whole cluster; `null`: no limit.
     pub rate_limit: Option<RateLimit>,
-    /// A task is refused while this many are live; `null`: no limit.
+    /// Maximum number of live tasks; further submissions are refused. `null`: no limit.
     pub max_depth: Option<u64>,
     /// The default retry policy of its tasks; `null`: that of the server.
     pub retry_policy: Option<RetryPolicy>,
     /// The default time limit of a run of its tasks; `null`: that of the server.
     pub timeout_seconds: Option<Seconds>,
-    /// Each of its tasks becomes due at random up to this much after its `execute_at`.
+    /// Each of its tasks is delayed by a random time up to this value.
     pub dispatch_jitter_seconds: Seconds,
     /// What happens to the tasks behind a dead letter.
     pub on_dead_letter: OnDeadLetter,
@@ -49,9 +49,9 @@ pub struct Queue {
 /// How fast tasks may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RateLimit {
-    /// How many in a second.
+    /// Tasks that may start in a second.
     pub per_second: f64,
-    /// How many at once, after a time without any.
+    /// Burst: tasks that may start at once after an idle period.
     pub burst: u32,
 }
 
@@ -113,7 +113,7 @@ pub struct QueueSettings {
     /// How fast its tasks may begin; no limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimitFields>,
-    /// A task is refused while this many are live; no limit if absent.
+    /// Maximum number of live tasks; further submissions are refused. No limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub max_depth: Option<i64>,
@@ -123,8 +123,8 @@ pub struct QueueSettings {
     /// The default time limit of a run of its tasks, up to a day; that of the server if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Seconds>,
-    /// Each of its tasks becomes due at random up to this much after its `execute_at`, up to an
-    /// hour; 0 if absent.
+    /// Each of its tasks is delayed by a random time up to this value, at most an hour; 0 if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch_jitter_seconds: Option<Seconds>,
     /// What happens to the tasks behind a dead letter; they continue if absent.
@@ -145,10 +145,10 @@ pub struct QueueSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RateLimitFields {
-    /// How many in a second, from 0.0001 to 1000000.
+    /// Tasks that may start in a second, from 0.0001 to 1000000.
     #[schema(minimum = 0.000_1, maximum = 1_000_000)]
     pub per_second: f64,
-    /// How many at once, after a time without any; 1 if absent.
+    /// Burst: tasks that may start at once after an idle period; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub burst: Option<i64>,

@@ -32,7 +32,7 @@ pub(crate) fn date_of(day: i64) -> Date {
     }
 }
 
-/// The day of the first of a month.
+/// The first day of a month, as days since 1970.
 pub(crate) fn first_of(year: i64, month: u32) -> i64 {
     let month = i64::from(month);
     let year = if month <= 2 { year - 1 } else { year };

@@ -9,7 +9,7 @@
 pub enum Versions {
     /// Any version, if the thing exists (`*`).
     Any,
-    /// These.
+    /// One of these versions.
     These(Vec<u64>),
 }
 

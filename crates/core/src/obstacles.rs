@@ -1,4 +1,4 @@
-//! Obstacles: what keeps a task from being claimed, as far as the store knows.
+//! Obstacles: what the store knows to keep a task from being claimed.
 //!
 //! Half of the port [`Insight`](crate::insight::Insight); the API reads it to explain a task. Every
 //! call is bounded, however many tasks wait. Each call reads the state of its own moment.
@@ -9,7 +9,7 @@
 //!
 //! - `blockers_are_listed_in_the_order_of_depends_on`: the first few that the task still waits for,
 //!   with their states, and how many there are. A task that waits for none has no blockers.
-//! - `a_dead_letter_that_holds_its_children_is_shown`: as one that does.
+//! - `a_dead_letter_that_holds_its_children_is_shown`: with the mark that it holds them.
 //! - `the_turn_of_a_key_is_shown`: the task that has it, and how many wait before the given task,
 //!   up to a bound. For the task that has the turn no task waits before it, and a task without a
 //!   key has no turn.

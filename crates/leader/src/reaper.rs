@@ -1,6 +1,6 @@
 //! The reaper: takes back tasks whose holder is lost, and ends tasks that have expired.
 //!
-//! The leader runs it. Each task becomes one conditional write. If the holder settles at the same
+//! The leader runs it. It makes one conditional write per task. If the holder settles at the same
 //! moment, one of the two writes finds the task changed and does nothing. Invariant: the reaper
 //! writes as the holder of the leader's lease, and ends when another node has held it since.
 

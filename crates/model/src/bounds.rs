@@ -22,7 +22,7 @@ pub struct ModelBounds {
     pub expires_in: Option<u8>,
     /// How often each task may be re-driven.
     pub redrives: usize,
-    /// How often each task may go back uncounted.
+    /// How often each task may be given back uncounted.
     pub give_backs: usize,
     /// How many failures of each task are not counted: a breaker is open until then.
     pub spared: usize,
@@ -41,7 +41,7 @@ impl ModelBounds {
     /// end.
     pub const DISPATCH: u8 = 1;
 
-    /// One task of this route, a whole life: a retry, a give-back, a re-drive, a crash.
+    /// One task of this route with a retry, a give-back, a re-drive and a crash.
     pub fn life(route: Route) -> Self {
         Self {
             tasks: vec![route],
@@ -67,7 +67,7 @@ impl ModelBounds {
         Self { expires_in: Some(2), poison_after: 1, crashes: 0, ..Self::life(route) }
     }
 
-    /// One task whose first failure happens under a breaker; lost workers count nevertheless.
+    /// One task whose first failure happens under a breaker. Lost workers still count.
     pub fn under_breaker(route: Route) -> Self {
         Self { spared: 1, redrives: 0, give_backs: 0, poison_after: 2, ..Self::life(route) }
     }

@@ -35,7 +35,7 @@ pub fn check(protocol: &Protocol) -> Report {
 /// The shortest trace that breaks this law, if there is one.
 pub fn shortest_trace(protocol: &Protocol, law: Law) -> Option<Trace> {
     let mut shortest: Option<Trace> = None;
-    // Of several traces of similar length the checker keeps the last one, so this asks again for a
+    // The checker keeps the last of several traces of similar length, so this asks again for a
     // shorter one.
     loop {
         let until = HasDiscoveries::AnyOf(BTreeSet::from([law.sentence()]));
@@ -48,7 +48,7 @@ pub fn shortest_trace(protocol: &Protocol, law: Law) -> Option<Trace> {
     }
 }
 
-/// `within` is the number of worlds that a trace must be shorter than.
+/// A trace must have fewer than `within` worlds.
 fn explore(protocol: &Protocol, until: HasDiscoveries, within: Option<usize>) -> Report {
     let builder = protocol.clone().checker().threads(2).finish_when(until);
     let builder = if let Some(worlds) = within { builder.target_max_depth(worlds) } else { builder };

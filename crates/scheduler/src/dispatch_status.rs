@@ -44,8 +44,8 @@ pub struct BacklogPace {
 }
 
 impl DispatchStatus {
-    /// The status by these parts. `backlog_per_second` tasks of the backlog are dispatched in a
-    /// second; zero means any number.
+    /// Builds the status from these parts. `backlog_per_second` tasks of the backlog are dispatched
+    /// in a second; zero means any number.
     pub fn new(owned: Arc<OwnedPartitions>, targets: Arc<Targets>, backlog_per_second: u32, aging: Aging) -> Self {
         Self { owned, targets, backlog_per_second, aging, has_breakers: true }
     }
@@ -71,7 +71,7 @@ impl DispatchStatus {
         self.owned.partition(lane)
     }
 
-    /// Why a webhook of this lane waits that is due since `due_at`; none if this node does not
+    /// Why a webhook of this lane, due since `due_at`, still waits; none if this node does not
     /// dispatch it.
     pub fn webhook(&self, lane: &LaneKey, due_at: Timestamp) -> Option<WebhookStatus> {
         let Route::Push(target) = &lane.route else { return None };

@@ -40,7 +40,7 @@ pub enum RunReport {
     Ended(RunOutcome),
     /// The run continues, and its lease is to be extended.
     Heartbeat {
-        /// How far it is.
+        /// The progress of the run.
         progress: Option<Json>,
         /// What the next attempt can resume from.
         checkpoint: Option<Json>,
@@ -237,7 +237,7 @@ impl LeaseSettler {
                 SettleDecision::Answer(answer) => answers[at] = Some(answer),
                 SettleDecision::End(change, end) => writes.push(((at, end), (items[at].id, *change))),
                 SettleDecision::Stop(change) => {
-                    // The worker stops, even if another write was faster.
+                    // The worker stops even if another write came first.
                     answers[at] = Some(Err(SettleRefusal::Cancelled));
                     self.store.apply(vec![(items[at].id, *change)]).await?;
                 }
@@ -312,8 +312,8 @@ enum SettleDecision {
     Stop(Box<Change>),
 }
 
-/// How often a settlement is tried that loses races. Each loss means that the task has changed, and
-/// then the token is stale. So two tries decide, and the third is a reserve.
+/// How often a settlement that loses races is tried. Each loss means that the task has changed, so
+/// the token is stale. Two tries decide; the third is a reserve.
 const TRIES_MAX: usize = 3;
 
 /// The indexes of the reports up to the end of each run, and of those that come after it.
@@ -375,7 +375,7 @@ fn answer_from_trail(item: &Settlement, task: &Task) -> SettleResult {
         (Step::Completed { .. }, RunOutcome::Completed { result, .. }) if task.result == *result => {
             Ok(SettleEffect::REPEATED)
         }
-        // A failure for good does not repeat one after which the task was retried.
+        // A final failure does not repeat a failure that was retried.
         (
             Step::Failed { outcome: FailedHow::Failed, error, .. }
             | Step::FailedUncounted { outcome: FailedHow::Failed, error, .. },

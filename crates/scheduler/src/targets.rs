@@ -54,8 +54,8 @@ impl Targets {
         Self { limits, taken, given_back: Notify::new() }
     }
 
-    /// A tenant may have this percentage of the common slots that no other tenant has, and a band
-    /// of it this percentage of those.
+    /// Limits a tenant to `tenant_percent` of the common slots that other tenants leave, and each
+    /// of its bands to `band_percent` of those.
     #[must_use]
     pub fn with_percents(mut self, tenant_percent: u8, band_percent: u8) -> Self {
         (self.limits.tenant_percent, self.limits.band_percent) = (tenant_percent, band_percent);
@@ -89,8 +89,8 @@ impl Targets {
         self.taken.lock().crowded(&self.limits, SlotHolder { tenant, band, target })
     }
 
-    /// How much of its share a tenant with these slots and this weight uses, in slots of a target:
-    /// its slots there, or its part of all slots, whichever is more.
+    /// The tenant's usage relative to its share: the larger of its slots at the target and its
+    /// scaled slots in all.
     pub(crate) fn level(&self, slots: TenantSlots, weight: u32) -> u128 {
         let SlotLimits { per_target, in_all, .. } = self.limits;
         let of_all = slots.in_all as u128 * per_target as u128 / (in_all as u128).max(1);

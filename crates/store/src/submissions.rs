@@ -1,4 +1,4 @@
-//! What becomes of a submitted task, decided before it is stored.
+//! Decides whether a submitted task is stored, replayed or refused.
 //!
 //! The inserts of both stores make these verdicts and answer by them. Only a task whose verdict is
 //! [`SubmissionVerdict::New`] is written.
@@ -14,7 +14,7 @@ use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus
 /// The verdict about one submitted task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SubmissionVerdict {
-    /// It is stored; its idempotency key is its own from now on.
+    /// It is stored, with its idempotency key.
     New,
     /// It was submitted before, as this task.
     Replay(TaskId),

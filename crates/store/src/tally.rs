@@ -23,7 +23,7 @@ pub(crate) struct TransactionTally {
     group: LaneCounts,
     /// The changes of the current job.
     job: LaneCounts,
-    /// The forecast: what will be due in later minutes.
+    /// The changes of the forecast: tasks due in later minutes.
     pub forecast: ForecastTally,
 }
 

@@ -1,8 +1,8 @@
 //! Why a submission is refused, as data.
 //!
 //! The API makes a problem document of a [`SubmissionError`]; the cron loop and the inbox store its
-//! text. Invariant: its texts are written for the submitter and name nothing of the server's
-//! inside.
+//! text. Invariant: its texts are written for the submitter and reveal no server
+//! internals.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! Makes tasks of submissions that were stored before: by a schedule's owner, or by SQL in the
-//! inbox.
+//! Makes tasks from submissions that were stored earlier: in a schedule, or by SQL in the inbox.
 //!
 //! Called by the cron loop and the API for occurrences of schedules, and by the node that empties
 //! the inbox. The rules are those of every other submission, with the queue settings of this
@@ -40,7 +39,7 @@ impl TaskFactory {
         Self { rules: rules.without_payload_limit(), node }
     }
 
-    /// The task of an occurrence, or why there can be none.
+    /// Makes the task of an occurrence, or returns why it cannot.
     pub fn of_occurrence(&self, schedule: &Schedule, firing: Firing) -> Result<NewTask, String> {
         let Firing { instant, execute_at, now } = firing;
         let task = self.check(&schedule.tenant, now, schedule.definition.task.get())?;
@@ -52,7 +51,8 @@ impl TaskFactory {
         Ok(NewTask { execute_at, due_at: execute_at.plus_millis(spread), body, trail, ..task })
     }
 
-    /// The task of a submission by SQL, which got `id` at `created_at`, or why there can be none.
+    /// Makes the task of a submission by SQL, which got `id` at `created_at`, or returns why it
+    /// cannot.
     pub fn of_enqueued(
         &self,
         tenant: &str,

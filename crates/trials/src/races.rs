@@ -2,7 +2,7 @@
 //! win.
 //!
 //! ```text
-//! many rounds at a time: set up ─▶ barrier ─▶ calls ─▶ how does the task stand? ─▶ in the table of legal outcomes?
+//! many rounds at a time: set up ─▶ barrier ─▶ calls ─▶ read the task ─▶ in the table of legal outcomes?
 //! and after the last round of a kind: dump ─▶ check
 //! ```
 //!

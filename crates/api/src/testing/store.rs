@@ -1,5 +1,5 @@
-//! A store that can be made to fail, and counts its calls. It wraps the real one, and keeps a
-//! paused clock from running ahead while that one works.
+//! A store that can be made to fail, and counts its calls. It wraps the real one and stops a paused
+//! clock during its calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ impl FailingStore {
         }
     }
 
-    /// The store behind, unless it is to fail; to be held for as long as it is at work.
+    /// Returns the wrapped store, or an error if it is set to fail. Hold it during the call.
     fn working(&self) -> Result<Working<'_>, StoreError> {
         if self.broken.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("the disk at /dev/secret is gone".into()));
@@ -50,10 +50,10 @@ struct Working<'a> {
     _still: Sender<()>,
 }
 
-/// Until what it gives is dropped, a paused clock of the runtime does not advance by itself.
+/// Stops the runtime's paused clock until the returned sender is dropped.
 ///
-/// The runtime takes itself for idle while a thread of the store's works, and would run through
-/// every timeout; it waits for blocking tasks of its own.
+/// The clock advances when the runtime is idle. The runtime does not see the store's threads, but a
+/// blocking task of its own keeps it busy.
 fn hold_time_still() -> Sender<()> {
     let (held, dropped) = channel();
     drop(tokio::task::spawn_blocking(move || dropped.recv()));

@@ -1,8 +1,7 @@
 //! The loop that records counts, opens breakers, and closes those whose probes succeeded.
 //!
-//! Every node runs it, once a second. A node writes nothing while no run fails. A node that sees by
-//! the counts of all nodes that a breaker must open waits for a moment, so that the other nodes can
-//! record their counts, and checks again.
+//! Every node runs it, once a second. A node writes nothing while no run fails. If the
+//! total counts require a breaker to open, the node waits for the others' counts and checks again.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -85,7 +85,7 @@ impl Credits {
         self.0[*first as usize] += rest;
         let (mut shares, mut left) = ([0_usize; 3], usize::try_from(pot / TASK).unwrap_or(0));
         while left > 0 {
-            // Of two with the same credit the more urgent is first.
+            // With equal credit the more urgent band is first.
             let next = among.iter().rev().max_by_key(|band| self.0[**band as usize]).copied().unwrap_or(*first);
             let credit = self.0[next as usize];
             let whole = usize::try_from(credit / TASK).unwrap_or(0).clamp(1, left);
@@ -179,7 +179,7 @@ mod tests {
     fn only_a_band_that_still_waits_is_owed_its_share() {
         let mut credits = Credits::default();
         let shares = credits.split(BandWeights::default(), 100, ALL);
-        // Of the high band there were 10 only; the low one got nothing although something waits.
+        // The high band had only 10 tasks. The low band got nothing although tasks wait.
         credits.reconcile(shares, [10, 90, 0], [false, true, true]);
         let next = credits.split(BandWeights::default(), 30, [false, true, true]);
         assert!(next[2] > 5, "{next:?}");

@@ -5,7 +5,7 @@
 //! back. The slots in all, and those of each target, therefore have two parts:
 //!
 //! - A quarter is the *reserve*. It serves first slots: that of a tenant and band at a target where
-//!   they have none. Of the reserve of all slots, a band of a tenant may have a part only.
+//!   they have none. One band of a tenant may use only part of the global reserve.
 //! - The rest is *common*. A tenant leaves a part of it to the other tenants, and a band of the
 //!   tenant leaves a part of that to the tenant's other bands.
 //!
@@ -271,8 +271,8 @@ fn reserve(slots: usize) -> usize {
     slots / RESERVE_PART
 }
 
-/// How many common ones of so many slots are free. First slots that the reserve has no room for
-/// are common ones.
+/// The free common slots out of `slots`. First slots that the reserve has no room for are common
+/// ones.
 fn common(slots: usize, taken: usize, firsts: usize) -> usize {
     let reserve = reserve(slots);
     (slots - reserve).saturating_sub(taken.saturating_sub(firsts.min(reserve)))

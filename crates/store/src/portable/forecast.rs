@@ -1,4 +1,4 @@
-//! What will be due: the waiting tasks by minute, and the schedules that will fire.
+//! Reads the waiting tasks by minute, and the schedules that will fire.
 
 use punctual_core::forecast::{Minute, UpcomingPage, UpcomingSchedule};
 use punctual_core::ids::ScheduleId;

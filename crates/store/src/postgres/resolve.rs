@@ -38,7 +38,7 @@ pub(crate) enum ResolverStep {
     Review,
 }
 
-/// Takes the steps. One run answers every call that waits for the same step.
+/// Takes the steps. One execution serves all callers of the same step.
 pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Result<Vec<Resolved>, Fault> {
     let mut resolved = Resolved::default();
     if steps.contains(&ResolverStep::Review) {

@@ -30,7 +30,7 @@ pub struct Dumped {
     pub result: Option<Value>,
     /// Attempts beyond the first that it is allowed.
     pub max_retries: u32,
-    /// The delay before a retry: in a trial it is fixed and without jitter.
+    /// The delay before a retry, which has no jitter in a trial.
     pub backoff_millis: u64,
     /// How long one run may take.
     pub timeout_millis: u64,

@@ -19,7 +19,7 @@ pub struct Witness {
     pub left: Vec<String>,
 }
 
-/// A resource that only one node may act for got a holder, or lost it.
+/// The leadership or a partition changed hands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
     /// When.

@@ -103,7 +103,7 @@ pub async fn edit_against_claim(round: &mut Round) -> RoundOutcome {
     edit(round, None).await
 }
 
-/// The same, at its first version only.
+/// A task gets another payload while it is claimed, but only at its first version.
 pub const CONDITIONAL_EDIT_AGAINST_CLAIM: &[Legal] = &[
     Legal::new(
         "changed, and got with the new payload",
@@ -123,7 +123,7 @@ pub async fn conditional_edit_against_claim(round: &mut Round) -> RoundOutcome {
 }
 
 async fn edit(round: &mut Round, if_match: Option<u64>) -> RoundOutcome {
-    // Long enough not to fit into the old one's place, so that a partial write would show.
+    // Longer than the old payload, so that a partial write would show.
     let (old, new) = (payload("old", 10), payload("new", 400));
     let Some((task, moment)) = due_soon(round, |wish| wish.payload(old.clone())).await else {
         return RoundOutcome::never_began();

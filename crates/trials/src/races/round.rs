@@ -75,7 +75,7 @@ impl Round {
         self.seats[0].caller.recorder().now().wall().plus_millis(millis)
     }
 
-    /// A random instant between this many milliseconds from now.
+    /// A random instant `from` to `to` milliseconds from now.
     pub fn soon(&mut self, from: i64, to: i64) -> Timestamp {
         let millis = self.draw(from, to);
         self.in_millis(millis)
@@ -164,8 +164,8 @@ impl Round {
         }
     }
 
-    /// How long a contender is delayed behind the barrier: mostly not at all, and rarely among
-    /// many.
+    /// How long a contender is delayed behind the barrier. Usually zero; with many contenders,
+    /// nearly always.
     fn hold_up(&mut self, contenders: usize) -> Duration {
         let held_up = self.dice.random_range(0..contenders.max(5)) < 2;
         if held_up { self.jitter.mul_f64(self.dice.random()) } else { Duration::ZERO }

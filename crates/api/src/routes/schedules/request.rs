@@ -19,8 +19,8 @@ use crate::problem::{Code, Problem};
 use crate::schedules::view;
 use crate::state::Api;
 
-/// How often a lost race is run again. After a loss another writer has succeeded, mostly on another
-/// node: on this one a lock serialises them (`crate::schedules::KeyedMutex`).
+/// How often a write that lost a race is retried. The other writer is usually on another node: a
+/// lock (`crate::schedules::KeyedMutex`) serialises those of this one.
 pub const ROUNDS: usize = 64;
 
 /// A request about one schedule.

@@ -136,7 +136,7 @@ fn split(checked: Vec<CheckResult>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     (tasks, refusals)
 }
 
-/// The document, its tasks still text. Each is read by itself, so that a bad one does not affect
+/// The batch with unparsed tasks. Each is parsed by itself, so that a bad one does not affect
 /// the rest.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::it::world::{boom, every, id_of, in_seconds, quick, seconds_between, shared, time, worker_id, written};
 
 #[tokio::test]
-async fn each_field_that_may_be_edited_is() {
+async fn every_editable_field_can_be_edited() {
     let caller = shared().await;
     let mut task = caller.submit(json!({"type": "t", "delay_seconds": 600, "metadata": {"a": "1"}})).await;
     let path = format!("/v1/tasks/{}", id_of(&task));
@@ -125,7 +125,7 @@ async fn if_match_is_honoured() {
 }
 
 #[tokio::test]
-async fn of_many_edits_of_one_version_one_succeeds() {
+async fn one_of_many_edits_of_a_version_succeeds() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
     let path = format!("/v1/tasks/{id}");

@@ -36,7 +36,7 @@ fn hang_everywhere(counts: &mut SlotsInUse, limits: &SlotLimits, tenant: &str, b
 }
 
 #[test]
-fn eight_hanging_tenants_leave_a_start_to_the_ninth() {
+fn eight_hanging_tenants_leave_a_slot_for_the_ninth() {
     let (limits, mut counts) = start();
     for tenant in 0..8 {
         hang_everywhere(&mut counts, &limits, &tenant.to_string(), &Band::ALL);
@@ -47,7 +47,7 @@ fn eight_hanging_tenants_leave_a_start_to_the_ninth() {
 }
 
 #[test]
-fn five_tenants_at_a_target_leave_a_start_to_the_sixth() {
+fn five_tenants_at_a_target_leave_a_slot_for_the_sixth() {
     let (limits, mut counts) = start();
     for tenant in 0..5 {
         for band in Band::ALL {
@@ -59,7 +59,7 @@ fn five_tenants_at_a_target_leave_a_start_to_the_sixth() {
 }
 
 #[test]
-fn two_hanging_bands_leave_a_start_to_the_third() {
+fn two_hanging_bands_leave_a_slot_for_the_third() {
     let (limits, mut counts) = start();
     for tenant in 0..7 {
         hang_everywhere(&mut counts, &limits, &tenant.to_string(), &Band::ALL);
@@ -71,7 +71,7 @@ fn two_hanging_bands_leave_a_start_to_the_third() {
 }
 
 #[test]
-fn four_hanging_targets_leave_a_start_to_the_fifth() {
+fn four_hanging_targets_leave_a_slot_for_the_fifth() {
     let (limits, mut counts) = start();
     for tenant in 0..7 {
         hang_everywhere(&mut counts, &limits, &tenant.to_string(), &Band::ALL);
@@ -83,7 +83,7 @@ fn four_hanging_targets_leave_a_start_to_the_fifth() {
 }
 
 #[test]
-fn a_lone_tenants_five_targets_leave_a_start_to_the_sixth() {
+fn a_lone_tenants_five_targets_leave_a_slot_for_the_sixth() {
     let (limits, mut counts) = start();
     for target in 0..5 {
         assert!(fill(&mut counts, &limits, holder("t", Band::Normal, &target.to_string())) > 0, "{target}");
@@ -126,7 +126,7 @@ fn a_tenant_of_weight_n_counts_as_n_tenants() {
     let weights = HashMap::from([("heavy".to_owned(), 4)]);
     let limits = SlotLimits { per_target: 512, band_percent: 100, weights, ..limits() };
     let mut counts = SlotsInUse::new(&limits);
-    // Of five parts and a third, one part and a third is left to the others.
+    // At 75 %, a weight of 1 leaves a third of its own slots to others: four of 4 1/3 parts.
     assert_eq!(fill(&mut counts, &limits, holder("heavy", Band::Normal, "a")), 384 * 12 / 13 + 1);
 }
 

@@ -1,9 +1,9 @@
 //! Which rows of the inbox are taken next, and when. Pure but for the clock.
 //!
 //! Announced transactions come first and alternate with the front of a backlog. A quiet inbox is
-//! scanned every second for rows that were not announced. A busy inbox is watched: it is scanned
-//! all the time for a few seconds, in which submitters need not announce their transactions,
-//! because those that announce must commit one at a time.
+//! scanned every second for rows that were not announced. A busy inbox is scanned
+//! continuously for a few seconds. Submitters then need not notify. Notifying transactions commit
+//! one at a time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
