@@ -292,8 +292,8 @@ pub trait Breakers: Send + Sync {
     /// Records a node's counts. They replace its earlier counts of the same keys and intervals.
     async fn record_counts(&self, node: NodeId, counts: Vec<IntervalCounts>) -> Result<(), StoreError>;
 
-    /// Sums the runs of every key without an open breaker over the intervals from `since` on, in the
-    /// order of keys.
+    /// Sums the runs of every key without an open breaker over the intervals from `since` on, in
+    /// the order of keys.
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(BreakerKey, Runs)>, StoreError>;
 
     /// Opens a breaker. False if it is open already.
