@@ -98,8 +98,8 @@ pub enum Prunable {
     Forecast,
     /// Occurrences of schedules whose instants are before it.
     Occurrences,
-    /// Counts of runs for breakers whose intervals are before it. They are few, so the limit does not
-    /// apply.
+    /// Counts of runs for breakers whose intervals are before it. They are few, so the limit does
+    /// not apply.
     BreakerCounts,
     /// Workers last seen before it. They are few, so the limit does not apply.
     Workers,
