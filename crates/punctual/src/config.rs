@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use punctual_scheduler::fairness;
+use punctual_store::postgres::CONNECTIONS_MIN;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
@@ -47,6 +48,8 @@ pub struct Config {
     pub read_store: Option<SecretUrl>,
     /// How far the standby may be behind.
     pub read_store_lag: Duration,
+    /// How many connections to PostgreSQL this node may have.
+    pub store_connections: usize,
     pub broker: BrokerChoice,
     pub coordinator: CoordinatorChoice,
     pub roles: BTreeSet<Role>,
@@ -106,6 +109,7 @@ impl Config {
             store: read.text("store", StoreChoice::parse),
             read_store: read.text("read_store", read_store),
             read_store_lag: read.seconds("read_store_lag_seconds", SECOND..=DAY),
+            store_connections: read.number("store_connections", CONNECTIONS_MIN..=1_000),
             broker: read.text("broker", BrokerChoice::parse),
             coordinator: read.text("coordinator", CoordinatorChoice::parse),
             roles: read.list("roles", Role::parse).into_iter().collect(),

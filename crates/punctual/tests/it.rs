@@ -9,6 +9,7 @@ mod it {
     mod clock;
     mod cluster;
     mod config;
+    mod connections;
     mod damage;
     mod dependencies;
     mod documents;

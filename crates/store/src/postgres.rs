@@ -65,7 +65,7 @@ pub use standby::ReadStore;
 
 use claim::scan_cursors::{ScanCursors, audit};
 use cluster::{Listener, Notifier};
-use connection::{Address, ExclusiveConnection, SharedConnections};
+use connection::{Address, ExclusiveConnection, Session, SharedConnections, reserve};
 use fault::closed;
 use lanes::LaneDirectory;
 use limits::LimitsCache;
@@ -126,7 +126,21 @@ impl Default for Options {
     }
 }
 
+/// The connections of a node besides those that read and write tasks: clock, leases, partitions,
+/// queue settings, audit of the cursors, notifications, submissions by SQL.
+const OTHER_CONNECTIONS: usize = 7;
+
+/// The fewest connections that a node can work with.
+pub const CONNECTIONS_MIN: i64 = 11;
+
 impl Options {
+    /// Divides `connections` between the parts of a node; at least four read and write tasks.
+    #[must_use]
+    pub fn with_connections(self, connections: usize) -> Self {
+        let tasks = connections.saturating_sub(OTHER_CONNECTIONS).max(4);
+        Self { writers: tasks.div_ceil(2), readers: tasks / 2, ..self }
+    }
+
     /// A call that waits too long is withdrawn by its caller, so the queues have no age limit.
     fn bounds(&self) -> QueueBounds {
         QueueBounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: Duration::MAX }
@@ -171,15 +185,23 @@ impl PostgresStore {
     ) -> Result<Self, ConnectError> {
         let address = Address::parse(url)?;
         connection::check(&address).await?;
-        let leases = Arc::new(SharedConnections::new(&address, 1, options.queue_jobs));
-        let rounds = ExclusiveConnection::new(&address, OF_ROUNDS, options.queue_jobs);
-        let changes = ExclusiveConnection::new(&address, OF_QUEUES, options.queue_jobs);
-        let reads = SharedConnections::new(&address, options.readers, options.queue_jobs);
+        let (writers, most) = (options.writers.max(2), options.queue_jobs);
+        // The clock has its connection.
+        let reserved = writers + options.readers.max(1) + OTHER_CONNECTIONS - 1;
+        let mut sessions = reserve::open_all(&address, reserved).await?.into_iter();
+        let leases = Arc::new(SharedConnections::new(&address, 1, most).with_sessions(sessions.next()));
+        let rounds = ExclusiveConnection::new(&address, OF_ROUNDS, most, sessions.next());
+        let changes = ExclusiveConnection::new(&address, OF_QUEUES, most, sessions.next());
+        let audited = SharedConnections::new(&address, 1, 1).with_sessions(sessions.next());
+        let reads = SharedConnections::new(&address, options.readers, most)
+            .with_sessions(sessions.by_ref().take(options.readers.max(1)));
+        let mut of_writers: Vec<Session> = sessions.by_ref().take(writers).collect();
+        // Those of notifications are opened again by their loops.
+        drop(sessions);
         let standby = match &options.read_store {
             Some(wanted) => Some(Arc::new(Standby::open(wanted, &leases, node, &options).await?)),
             None => None,
         };
-        let writers = options.writers.max(2);
         let (bounds, limit) = (options.bounds(), options.batch_limit());
         let write_queues = WriteQueues::new(bounds, limit, options.queue_age, writers);
         let shared = Arc::new(WriterShared {
@@ -196,7 +218,6 @@ impl PostgresStore {
             node,
         });
         let listener = Arc::new(Listener::new());
-        let audited = SharedConnections::new(&shared.address, 1, 1);
         let mut background = vec![
             tokio::spawn(audit::run(Arc::clone(&shared), audited)).abort_handle(),
             tokio::spawn(shared.notifier.clone().run(Arc::clone(&leases), node)).abort_handle(),
@@ -207,7 +228,8 @@ impl PostgresStore {
             background.push(tokio::spawn(Arc::clone(standby).watch(Arc::clone(&leases))).abort_handle());
         }
         let slots = slots(node, writers);
-        let tasks = slots.map(|slot| tokio::spawn(Arc::clone(&shared).run_writer(slot))).collect();
+        let run = |slot| tokio::spawn(Arc::clone(&shared).run_writer(slot, of_writers.pop()));
+        let tasks = slots.map(run).collect();
         let tasks = Mutex::new(Some(tasks));
         let walks = Mutex::default();
         let shared =

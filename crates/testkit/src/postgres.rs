@@ -11,6 +11,7 @@
 mod binaries;
 mod faults;
 mod guardian;
+mod pgbouncer;
 mod processes;
 mod standby;
 mod template;
@@ -30,6 +31,7 @@ use crate::eventually::eventually;
 use crate::shared::Port;
 use binaries::Binaries;
 use guardian::Guardian;
+pub use pgbouncer::PgBouncer;
 
 /// How long a server may take to start, crash recovery included, or to stop.
 const WITHIN: Duration = Duration::from_secs(30);

@@ -51,8 +51,9 @@ async fn open_postgres(config: &Config, url: &SecretUrl, node: NodeId) -> anyhow
         tracing::info!(?applied, "brought the schema up to date");
     }
     let standby = |url: &SecretUrl| ReadStore { url: url.expose().to_owned(), max_lag: config.read_store_lag };
-    let options =
-        postgres::Options { read_store: config.read_store.as_ref().map(standby), ..postgres::Options::default() };
+    let read_store = config.read_store.as_ref().map(standby);
+    let options = postgres::Options { read_store, ..postgres::Options::default() };
+    let options = options.with_connections(config.store_connections);
     let store = PostgresStore::connect(url.expose(), Arc::clone(&clock), node, options).await?;
     Ok(OpenStore {
         clock,

@@ -8,8 +8,7 @@ use punctual_core::time::Timestamp;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-use super::connection::Address;
-use super::connection::ConnectError;
+use super::connection::{Address, ConnectError, refuse_shared_sessions};
 use super::fault::Fault;
 use crate::migrations::postgres as migrations;
 use crate::migrations::{MigrationError, SchemaStatus};
@@ -40,6 +39,7 @@ impl Migrator {
             drop(connection.await);
         });
         let database = Self { client, driver, patience: migrations::STEP_PATIENCE };
+        refuse_shared_sessions(address, &database.client).await?;
         database.client.batch_execute(SETTINGS).await.map_err(|error| fault(error.into()))?;
         Ok(database)
     }

@@ -69,6 +69,7 @@ statements! {
     LeaseRelease => include_str!("../sql/portable/lease_release.sql"),
     LeaseRenew => include_str!("../sql/portable/lease_renew.sql"),
     LedgerPrune => include_str!("../sql/postgres/ledger_prune.sql"),
+    ConnectionRoom => include_str!("../sql/postgres/connection_room.sql"),
     Lineage => include_str!("../sql/postgres/lineage.sql"),
     ListDeadNewest => include_str!("../sql/postgres/list_dead_newest.sql"),
     ListNewest => include_str!("../sql/postgres/list_newest.sql"),

@@ -74,9 +74,10 @@ pub(crate) struct Writer {
 
 impl WriterShared {
     /// Serves until the queues are closed and empty. A writer that panics is replaced.
-    pub(crate) async fn run_writer(self: Arc<Self>, slot: i32) {
+    /// It begins with `session`, if there is one.
+    pub(crate) async fn run_writer(self: Arc<Self>, slot: i32, mut session: Option<Session>) {
         loop {
-            let writer = tokio::spawn(Arc::clone(&self).serve(slot));
+            let writer = tokio::spawn(Arc::clone(&self).serve(slot, session.take()));
             match writer.await {
                 Err(fault) if fault.is_panic() => {
                     error!("a PostgreSQL writer panicked; its calls fail, and another starts");
@@ -86,10 +87,14 @@ impl WriterShared {
         }
     }
 
-    async fn serve(self: Arc<Self>, slot: i32) {
+    async fn serve(self: Arc<Self>, slot: i32, mut first: Option<Session>) {
         let (mut failures, mut is_failing) = (0_u32, false);
         loop {
-            match Session::open(&self.address, OF_WRITERS).await {
+            let opened = match first.take() {
+                Some(session) => session.prepare(OF_WRITERS).await.map(|()| session),
+                None => Session::open(&self.address, OF_WRITERS).await,
+            };
+            match opened {
                 Ok(session) => {
                     if std::mem::take(&mut is_failing) {
                         info!("PostgreSQL answers again");

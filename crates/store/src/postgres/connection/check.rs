@@ -56,6 +56,28 @@ pub enum ConnectError {
         /// Its address.
         server: String,
     },
+    /// The server has no room for the connections of this node.
+    #[error(
+        "PostgreSQL at {server} has no room for the {needed} connections of this node: {reason}; raise max_connections \
+         there (or the size of the pool), lower store_connections on every node, or stop another node"
+    )]
+    TooFewConnections {
+        /// Its address.
+        server: String,
+        /// How many connections the node needs.
+        needed: usize,
+        /// The error of the server.
+        reason: String,
+    },
+    /// A pooler in between gives each transaction another connection.
+    #[error(
+        "{server} is a pooler that does not keep sessions, such as PgBouncer with pool_mode=transaction: set \
+         pool_mode=session for this database, or give the address of PostgreSQL itself"
+    )]
+    TransactionPooling {
+        /// Its address.
+        server: String,
+    },
     /// The schema lacks steps that this binary needs.
     #[error(
         "the database has schema version {found}, but this binary needs version {known}: run `punctual migrate up`"

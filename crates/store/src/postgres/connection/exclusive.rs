@@ -27,9 +27,10 @@ pub(crate) struct ExclusiveConnection {
 }
 
 impl ExclusiveConnection {
-    /// A connection with these statements prepared, for which at most `most` calls wait.
-    pub(crate) fn new(address: &Address, statements: &'static [Sql], most: usize) -> Self {
-        let (place, busy, closed) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
+    /// A connection with these statements prepared, for which at most `most` calls wait. It begins
+    /// with `session`, if there is one.
+    pub(crate) fn new(address: &Address, statements: &'static [Sql], most: usize, session: Option<Session>) -> Self {
+        let (place, busy, closed) = (Mutex::new(session), AtomicUsize::new(0), AtomicBool::new(false));
         Self { address: address.clone(), statements, place, most, busy, closed }
     }
 

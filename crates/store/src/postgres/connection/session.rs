@@ -27,14 +27,15 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for an answer; longer than the server may take for a statement.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The settings of every session.
+/// The settings of every session. They are set by statements, since a pooler refuses or drops
+/// settings in the startup message.
 const SETTINGS: &[(&str, &str)] = &[
     ("search_path", "punctual"),
     ("statement_timeout", "10000"),
     ("lock_timeout", "5000"),
     ("idle_in_transaction_session_timeout", "5000"),
     ("synchronous_commit", "on"),
-    ("default_transaction_isolation", "read\\ committed"),
+    ("default_transaction_isolation", "read committed"),
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -82,11 +83,18 @@ impl Session {
             }
         });
         let session = Self { client, driver, over, prepared: Mutex::new(vec![None; Sql::ALL.len()]) };
+        session.run(&settings()).await?;
         session.check_lineage(address).await?;
-        for sql in statements {
-            session.statement(*sql).await?;
-        }
+        session.prepare(statements).await?;
         Ok(session)
+    }
+
+    /// Prepares these statements.
+    pub(crate) async fn prepare(&self, statements: &[Sql]) -> Result<(), Fault> {
+        for sql in statements {
+            self.statement(*sql).await?;
+        }
+        Ok(())
     }
 
     /// Fails if a newer primary has replaced the server. A server that does not report its timeline
@@ -172,21 +180,18 @@ async fn with_timeout<T>(answer: impl Future<Output = Result<T, tokio_postgres::
     }
 }
 
-/// Adds our settings to the options of the URL.
+/// The statements that set up a session.
+fn settings() -> String {
+    SETTINGS.iter().map(|(name, value)| format!("SET {name} = '{value}';")).collect()
+}
+
+/// How every session connects.
 fn configure(config: &mut Config) {
-    let mut options = config.get_options().unwrap_or_default().to_owned();
-    for (name, value) in SETTINGS {
-        options.push_str(" -c ");
-        options.push_str(name);
-        options.push('=');
-        options.push_str(value);
-    }
     // The first of several servers may be an old primary: a refused session tries another one.
     if config.get_hosts().len() > 1 {
         config.load_balance_hosts(LoadBalanceHosts::Random);
     }
     config
-        .options(options.trim_start())
         .application_name("punctual")
         .connect_timeout(CONNECT_TIMEOUT)
         .keepalives(true)

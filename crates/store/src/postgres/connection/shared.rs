@@ -82,6 +82,14 @@ impl SharedConnections {
         Self { all, most, busy: AtomicUsize::new(0), closed: AtomicBool::new(false) }
     }
 
+    /// Begins with these sessions, one for each connection.
+    pub(crate) fn with_sessions(mut self, sessions: impl IntoIterator<Item = Session>) -> Self {
+        for (connection, session) in self.all.iter_mut().zip(sessions) {
+            connection.state.get_mut().session = Some(Arc::new(session));
+        }
+        self
+    }
+
     /// Runs `work` on the least busy connection.
     pub(crate) async fn call<T>(&self, work: impl AsyncFnOnce(&Session) -> Result<T, Fault>) -> Result<T, StoreError> {
         let _all = CallGuard::count(&self.busy);
