@@ -8,25 +8,36 @@
 //! been sent, so reading it now is cheap, and thousands of unread bodies would fill the kernel's
 //! memory.
 //!
-//! Submissions have permits and body bytes of their own, so that a flood of them does not keep
-//! workers from settling. A worker in a long poll is idle: it gives its permit back and is counted
-//! among the waiting workers instead.
+//! Each [`RequestClass`] has permits and body bytes of its own, so that a flood of one does not
+//! keep the others out: workers settle beside any number of submissions, and submissions are stored
+//! beside any number of lists. A worker in a long poll is idle: it gives its permit back and is
+//! counted among the waiting workers instead.
+//!
+//! A request that may have a large answer also waits for room among the answers that clients have
+//! yet to read ([`crate::unread`]). That memory stays taken when the permit ends.
 //!
 //! Invariant: whatever is held here is bounded, and is given back by dropping its guard.
+
+mod class;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::HttpBody;
-use axum::http::{Method, Request};
+use axum::http::{Request, Version};
+use axum::response::Response;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+use self::class::{RequestClass, RequestKind};
+use crate::extract::Tenant;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
+use crate::server::{AnswerMemory, UnreadOnConnection};
 use crate::state::ApiConfig;
+use crate::unread::{UnreadAnswers, UnreadBytes};
 
 /// The wait of a request that waits alone, and the longest wait; chance takes off up to a quarter.
 /// Many clients give up after five seconds, and should learn before that when to come back.
@@ -60,9 +71,15 @@ const PARSED_BYTES_MAX: usize = 6 * 1024 * UNIT_BYTES;
 /// out.
 const BODY_SHARE: usize = 4;
 
+/// An answer up to this size is not counted on HTTP/1, where a connection has one at a time: it
+/// fits into the kernel's buffer.
+const SMALL_ANSWER_BYTES: u64 = 16 * 1_024;
+
 /// The admission control of one node.
 pub struct Admission {
     submissions: RequestClass,
+    lists: RequestClass,
+    reads: RequestClass,
     other_requests: RequestClass,
     waiters: Arc<Semaphore>,
     parsing: Semaphore,
@@ -70,15 +87,6 @@ pub struct Admission {
     waiting_workers: Gauge,
     body_bytes: usize,
     batch_body_bytes: usize,
-}
-
-/// The pools that the requests of one class share.
-struct RequestClass {
-    name: &'static str,
-    requests: PermitPool,
-    bodies: PermitPool,
-    /// All units of `bodies`.
-    body_units: usize,
 }
 
 /// A bounded number of permits, and of requests that may wait for one.
@@ -96,15 +104,15 @@ impl PermitPool {
 impl Admission {
     /// Admits as much as `config` allows.
     pub fn new(config: &ApiConfig, metrics: &Metrics) -> Self {
-        let class = |name, requests: usize, bytes: usize| {
-            let (requests, body_units) = (requests.max(1), bytes.div_ceil(UNIT_BYTES).max(1));
-            let bodies = PermitPool::new(body_units, BODY_WAITERS_MAX);
-            RequestClass { name, requests: PermitPool::new(requests, requests), bodies, body_units }
-        };
         let (requests, bytes) = (config.requests_in_flight, config.bodies_bytes);
+        // Who lists and does not read must not keep others from submitting.
+        let (read, written) =
+            (UnreadAnswers::new(config.answers_bytes / 2), UnreadAnswers::new(config.answers_bytes / 2));
         Self {
-            submissions: class("submissions", requests * 3 / 4, bytes / 4 * 3),
-            other_requests: class("requests", requests.div_ceil(4), bytes / 4),
+            submissions: RequestClass::of_writes("submissions", requests * 3 / 4, bytes / 4 * 3, &written),
+            lists: RequestClass::of_lists(&read),
+            reads: RequestClass::of_reads(requests / 8, &read),
+            other_requests: RequestClass::of_writes("requests", requests.div_ceil(4), bytes / 4, &written),
             waiters: semaphore(WAITERS_MAX),
             parsing: Semaphore::new(PARSED_BYTES_MAX / UNIT_BYTES),
             polls: semaphore(config.waiting_workers),
@@ -119,18 +127,36 @@ impl Admission {
         &self,
         request: &Request<B>,
     ) -> impl Future<Output = Result<Permit, AdmissionRefusal>> + use<'_, B> {
-        let class = if is_submission(request) { &self.submissions } else { &self.other_requests };
+        let class = match RequestKind::of(request) {
+            RequestKind::Submission => &self.submissions,
+            RequestKind::List => &self.lists,
+            RequestKind::Read => &self.reads,
+            RequestKind::Other => &self.other_requests,
+        };
         let units = class.units_of(request.body().size_hint().upper(), self.longest_body(request.uri().path()));
-        self.admit_to(class, units)
+        // A client that leaves answers unread gets no more of them than there is room for.
+        let leaves_unread = UnreadOnConnection::beside(request);
+        let answer = AnswerAsked {
+            answers: Arc::clone(&class.answers),
+            tenant: Tenant::from_headers(request.headers()).map(|tenant| tenant.0).unwrap_or_default(),
+            counts_small: request.version() >= Version::HTTP_2,
+        };
+        self.admit_to(class, units, class.answer_bytes(units, leaves_unread), answer)
     }
 
-    async fn admit_to(&self, class: &RequestClass, units: u32) -> Result<Permit, AdmissionRefusal> {
+    async fn admit_to(
+        &self,
+        class: &RequestClass,
+        units: u32,
+        answer_bytes: Option<usize>,
+        answer: AnswerAsked,
+    ) -> Result<Permit, AdmissionRefusal> {
         let mut wait = None;
         // Body bytes first: a request that waits for them must not hold a permit that a small one
         // could use.
         let body = match units {
             0 => None,
-            units => match self.acquire(&class.bodies, units, &mut wait).await {
+            units => match self.acquire(class, &class.bodies, units, &mut wait).await {
                 None => {
                     let why = "the bodies of other {} take up all body bytes (limits.bodies_bytes)";
                     return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
@@ -138,18 +164,44 @@ impl Admission {
                 acquired => acquired,
             },
         };
-        let Some(request) = self.acquire(&class.requests, 1, &mut wait).await else {
-            let why = "too many {} are under way (limits.requests_in_flight)";
-            return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
+        let unread = match answer_bytes {
+            None => None,
+            Some(bytes) => match self.hold(class, &answer.tenant, bytes, &mut wait).await {
+                None => {
+                    let why = "the answers to other {} have yet to be read (limits.answers_bytes)";
+                    return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
+                }
+                held => held,
+            },
         };
-        let held = HeldPermits { _body: body, _request: request };
-        Ok(Permit(Arc::new(Mutex::new(PermitState { held: Some(held), wait: Duration::ZERO }))))
+        let Some(request) = self.acquire(class, &class.requests, 1, &mut wait).await else {
+            return Err(AdmissionRefusal::new(&format!("too many {} are under way", class.name), wait));
+        };
+        let held = HeldPermits { _body: body, _request: request, unread };
+        Ok(Permit(Arc::new(Mutex::new(PermitState { held: Some(held), answer, wait: Duration::ZERO }))))
+    }
+
+    /// Counts `bytes` as an unread answer, as soon as there is room.
+    async fn hold(
+        &self,
+        class: &RequestClass,
+        tenant: &str,
+        bytes: usize,
+        wait: &mut Option<AdmissionWait>,
+    ) -> Option<UnreadBytes> {
+        if let Some(held) = class.answers.try_hold(tenant, bytes) {
+            return Some(held);
+        }
+        let until = self.wait_until(class, wait)?;
+        let _waiter = class.requests.waiters.try_acquire().ok()?;
+        class.answers.hold_by(tenant, bytes, until).await
     }
 
     /// Acquires `units` at once, or waits for them if the pool has room for another waiter. Both
     /// pools of a request share one `wait`, at whose end it is refused.
     async fn acquire(
         &self,
+        class: &RequestClass,
         pool: &PermitPool,
         units: u32,
         wait: &mut Option<AdmissionWait>,
@@ -157,19 +209,23 @@ impl Admission {
         if let Ok(acquired) = Arc::clone(&pool.permits).try_acquire_many_owned(units) {
             return Some(acquired);
         }
-        if wait.is_none() {
-            *wait = self.begin_wait();
-        }
-        let until = wait.as_ref()?.until;
+        let until = self.wait_until(class, wait)?;
         let _waiter = pool.waiters.try_acquire().ok()?;
         tokio::time::timeout_at(until, Arc::clone(&pool.permits).acquire_many_owned(units)).await.ok()?.ok()
     }
 
-    /// None if too many requests wait already.
-    fn begin_wait(&self) -> Option<AdmissionWait> {
+    /// The end of the wait, which begins now if it has not. None if too many requests wait already.
+    fn wait_until(&self, class: &RequestClass, wait: &mut Option<AdmissionWait>) -> Option<Instant> {
+        if wait.is_none() {
+            *wait = self.begin_wait(class);
+        }
+        Some(wait.as_ref()?.until)
+    }
+
+    fn begin_wait(&self, class: &RequestClass) -> Option<AdmissionWait> {
         let waiter = Arc::clone(&self.waiters).try_acquire_owned().ok()?;
         let waiting = WAITERS_MAX - 1 - self.waiters.available_permits();
-        let wait = (WAIT_MIN + WAIT_PER_WAITER * u32::try_from(waiting).unwrap_or(u32::MAX)).min(WAIT_MAX);
+        let wait = (class.wait_min + WAIT_PER_WAITER * u32::try_from(waiting).unwrap_or(u32::MAX)).min(WAIT_MAX);
         // Requests that came together must not be refused, and come back, together.
         let wait = wait.mul_f64(0.75 + rand::random::<f64>() / 4.0);
         Some(AdmissionWait { until: Instant::now() + wait, _waiter: waiter })
@@ -202,17 +258,6 @@ impl Admission {
         drop(state);
         self.waiting_workers.inc();
         Ok(WaitingWorker { _poll: poll, gauge: self.waiting_workers.clone() })
-    }
-}
-
-impl RequestClass {
-    /// The units a body takes: what is `announced`, but no more than its route reads, and no more
-    /// than one share.
-    fn units_of(&self, announced: Option<u64>, longest: usize) -> u32 {
-        let bytes = announced.map_or(longest, |bytes| usize::try_from(bytes).unwrap_or(longest).min(longest));
-        let units =
-            if bytes <= SMALL_BODY_BYTES { 0 } else { bytes.div_ceil(UNIT_BYTES).min(self.body_units / BODY_SHARE) };
-        u32::try_from(units).unwrap_or(u32::MAX)
     }
 }
 
@@ -261,13 +306,23 @@ pub struct Permit(Arc<Mutex<PermitState>>);
 struct PermitState {
     /// None while the worker waits.
     held: Option<HeldPermits>,
+    answer: AnswerAsked,
     wait: Duration,
+}
+
+/// How the answer to a request is counted.
+struct AnswerAsked {
+    answers: Arc<UnreadAnswers>,
+    tenant: String,
+    /// HTTP/2: a connection can have many answers, and its peer need not read any.
+    counts_small: bool,
 }
 
 /// The permits of a request while it is served.
 struct HeldPermits {
     _body: Option<OwnedSemaphorePermit>,
     _request: OwnedSemaphorePermit,
+    unread: Option<UnreadBytes>,
 }
 
 impl Permit {
@@ -275,10 +330,22 @@ impl Permit {
     pub fn wait(&self) -> Duration {
         self.0.lock().wait
     }
-}
 
-fn is_submission<B>(request: &Request<B>) -> bool {
-    request.method() == Method::POST && matches!(request.uri().path(), "/v1/tasks" | "/v1/tasks/batch")
+    /// The answer to the request, counted from now until it is read.
+    pub fn count(&self, mut response: Response) -> Response {
+        let bytes = response.body().size_hint().lower();
+        let mut state = self.0.lock();
+        let reserved = state.held.as_mut().and_then(|held| held.unread.take());
+        if bytes > SMALL_ANSWER_BYTES || (state.answer.counts_small && bytes > 0) {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let unread = match reserved {
+                Some(reserved) => reserved.resized(bytes),
+                None => state.answer.answers.hold(&state.answer.tenant, bytes),
+            };
+            response.extensions_mut().insert(AnswerMemory::new(unread));
+        }
+        response
+    }
 }
 
 /// A worker in a long poll.

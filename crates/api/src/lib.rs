@@ -30,6 +30,7 @@ pub mod server;
 pub mod state;
 #[cfg(test)]
 mod testing;
+pub mod unread;
 pub mod view;
 mod yielding;
 

@@ -31,6 +31,7 @@ use crate::deadline::BodyArrival;
 use crate::operations::Operations;
 use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
+use crate::server::UnreadOnConnection;
 
 /// The body of a refused request is read up to this size and for this long: a new connection costs
 /// more.
@@ -86,9 +87,10 @@ async fn run(
     arrival: &BodyArrival,
 ) -> Result<Response, Problem> {
     refuse_what_no_route_takes(&request)?;
-    // Probes of the node must work when it is overloaded.
-    let permit = match (request.uri().path(), admission) {
-        ("/healthz" | "/readyz" | "/metrics", _) | (_, None) => None,
+    // Probes of the node must work when it is overloaded; who probes reads the answers.
+    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
+    let permit = match (is_probe && !UnreadOnConnection::beside(&request), admission) {
+        (true, _) | (_, None) => None,
         (_, Some(admission)) => match admission.admit(&request).await {
             Ok(permit) => Some(permit),
             Err(refusal) => {
@@ -105,7 +107,10 @@ async fn run(
     let answer = arrival.within(operations.request_deadline, wait, catch_panic(next.run(request))).await;
     match answer {
         _ if arrival.is_late() => Err(Problem::new(Code::RequestTimeout, "the body arrived too slowly")),
-        Some(Ok(response)) => Ok(response),
+        Some(Ok(response)) => Ok(match &permit {
+            Some(permit) => permit.count(response),
+            None => response,
+        }),
         Some(Err(panic)) => {
             tracing::error!(panic, "a handler panicked; answering 500");
             Err(Problem::new(Code::Internal, "the request could not be handled"))

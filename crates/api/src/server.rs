@@ -10,6 +10,7 @@ mod activity;
 mod connection;
 mod framing;
 mod open_files;
+mod reading;
 mod refusal;
 
 use std::io;
@@ -24,7 +25,38 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::activity::ConnectionActivity;
 use self::connection::ConnectionServer;
+pub use self::reading::AnswerMemory;
+
+/// What hyper takes of an answer ahead of the peer's window, for each request of an HTTP/2
+/// connection.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// What an HTTP/2 peer may send ahead of its being read: on HTTP/1 the kernel takes about as much.
+const RECEIVE_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// Whether the connection of a request has unread answers, among the request's extensions.
+#[derive(Clone)]
+pub struct UnreadOnConnection(Arc<ConnectionActivity>);
+
+impl UnreadOnConnection {
+    #[cfg(test)]
+    pub(crate) fn one() -> Self {
+        let activity = ConnectionActivity::new(tokio::time::Instant::now());
+        activity.begin_answer(tokio::time::Instant::now());
+        Self(Arc::new(activity))
+    }
+
+    /// Whether there are any on the connection of `request`.
+    pub fn beside<B>(request: &axum::http::Request<B>) -> bool {
+        request.extensions().get().is_some_and(Self::any)
+    }
+
+    fn any(&self) -> bool {
+        self.0.has_unread()
+    }
+}
 
 /// The bounds of the server.
 #[derive(Clone, Debug)]
@@ -36,6 +68,8 @@ pub struct ServerLimits {
     pub header_read: Duration,
     /// How long a connection may stay open without a request under way and without progress.
     pub idle: Duration,
+    /// How long a peer may leave its answers unread; beyond it, it must read 16 KiB a second.
+    pub unread: Duration,
     /// Bytes of a request's head, its first line included; at least 8 KiB.
     pub header_bytes: usize,
     /// Header lines of a request.
@@ -54,6 +88,7 @@ impl Default for ServerLimits {
             connections: 10_000,
             header_read: Duration::from_secs(10),
             idle: Duration::from_secs(75),
+            unread: Duration::from_secs(10),
             header_bytes: 16 * 1024,
             headers: 100,
             streams: 100,
@@ -146,6 +181,9 @@ fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .initial_connection_window_size(RECEIVE_WINDOW_BYTES)
+        .initial_stream_window_size(RECEIVE_WINDOW_BYTES)
         .max_header_list_size(header_list)
         .max_pending_accept_reset_streams(20)
         .max_local_error_reset_streams(Some(1_024))

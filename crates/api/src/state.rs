@@ -91,6 +91,8 @@ pub struct ApiConfig {
     /// The maximum bytes of bodies held at once, roughly. One body counts for at most a quarter of
     /// its share.
     pub bodies_bytes: usize,
+    /// The maximum bytes of answers that clients have yet to read, roughly, half of them for reads.
+    pub answers_bytes: usize,
     /// The maximum number of workers that wait in long polls at once.
     pub waiting_workers: usize,
     /// A worker not seen for this long is shown as lost.
@@ -123,6 +125,7 @@ impl Default for ApiConfig {
             batch_tasks: limits::BATCH,
             requests_in_flight: 4_096,
             bodies_bytes: 16 * 1024 * 1024,
+            answers_bytes: 64 * 1024 * 1024,
             waiting_workers: 10_000,
             worker_lost_after: Duration::from_mins(1),
             leases: LeaseMillis::default(),

@@ -82,7 +82,7 @@ use crate::task::{Hold, NewTask, Task};
 use crate::time::Timestamp;
 
 /// A page of a listing ends when its tasks are more than this many bytes.
-pub const PAGE_BYTES: usize = 16 << 20;
+pub const PAGE_BYTES: usize = 1 << 20;
 
 /// Why a call of the store failed.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -171,6 +171,11 @@ impl TestServer {
         self.process.processor_time()
     }
 
+    /// The most memory it has had at once, in bytes.
+    pub fn memory_peak(&self) -> u64 {
+        self.process.memory_peak()
+    }
+
     /// SIGKILL, and waits until it is gone.
     pub fn kill(&mut self) {
         self.process.kill();
@@ -283,6 +288,14 @@ impl Process {
         let ticks: u64 =
             fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum();
         Duration::from_millis(ticks * 10)
+    }
+
+    /// The most memory it has had at once, in bytes.
+    pub fn memory_peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("the process is alive");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("invariant: Linux shows it");
+        let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().expect("invariant: a number");
+        kilobytes * 1_024
     }
 
     fn finish_reading(&mut self) {

@@ -1,5 +1,6 @@
 use std::task::Poll;
 
+use axum::http::Method;
 use punctual_core::time::Timestamp;
 use tokio::task::JoinSet;
 
@@ -175,4 +176,87 @@ async fn few_batches_are_parsed_at_once() {
     }
     drop(huge);
     next.await;
+}
+
+fn list() -> Request<Announced> {
+    request(Method::GET, "/v1/tasks", Some(0))
+}
+
+/// Permits for as many lists as there may be at once.
+async fn all_lists(admission: &Admission) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    while admission.lists.requests.permits.available_permits() > 0 {
+        permits.push(admission.admit(&list()).await.unwrap());
+    }
+    permits
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_wait_for_each_other_and_nothing_else_does() {
+    let admission = admission(8, MIB, 1);
+    let lists = all_lists(&admission).await;
+    let (waited, refused) = refused_after(&admission, &list()).await;
+    assert!(waited == refused && (WAIT_MAX / 2..=WAIT_MAX).contains(&refused), "{refused:?}");
+    for other in [lease(), batch(10), request(Method::GET, "/v1/tasks/task_x", Some(0))] {
+        assert!(admission.admit(&other).await.is_ok(), "{} {}", other.method(), other.uri());
+    }
+    drop(lists);
+    assert!(admission.admit(&list()).await.is_ok());
+}
+
+/// An answer of this size.
+fn answer(bytes: usize) -> Response {
+    Response::new(vec![b'x'; bytes].into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn unread_answers_are_held_against_reads_only() {
+    let config = ApiConfig { answers_bytes: 8 * MIB, ..ApiConfig::default() };
+    let admission = Admission::new(&config, &Metrics::new(Timestamp::default()));
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        unread.push(admission.admit(&list()).await.unwrap().count(answer(MIB)));
+    }
+    let read = || request(Method::GET, "/v1/tasks/task_x", Some(0));
+    let refused = admission.admit(&list()).await.err().expect("the tenant has its half");
+    assert!(refused.problem().await.to_wire().detail.contains("limits.answers_bytes"));
+    assert!(admission.admit(&read()).await.is_err());
+    assert!(admission.admit(&batch(MIB)).await.is_ok(), "submissions have room of their own");
+    unread.pop();
+    assert!(admission.admit(&list()).await.is_ok(), "what is read makes room");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unread_answers_to_large_writes_are_bounded() {
+    let config = ApiConfig { answers_bytes: 8 * MIB, ..ApiConfig::default() };
+    let admission = Admission::new(&config, &Metrics::new(Timestamp::default()));
+    let unread = admission.admit(&batch(MIB)).await.unwrap().count(answer(3 * MIB));
+    assert!(admission.admit(&batch(MIB)).await.is_err());
+    assert!(admission.admit(&batch(100)).await.is_ok(), "a small one has a small answer");
+    drop(unread);
+    assert!(admission.admit(&batch(MIB)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_does_not_read_gets_what_has_room() {
+    let config = ApiConfig { answers_bytes: 4 * MIB, ..ApiConfig::default() };
+    let admission = Admission::new(&config, &Metrics::new(Timestamp::default()));
+    let submit = |unread: bool| {
+        let mut submit = request(Method::POST, "/v1/tasks", Some(10));
+        *submit.version_mut() = Version::HTTP_2;
+        if unread {
+            submit.extensions_mut().insert(UnreadOnConnection::one());
+        }
+        submit
+    };
+    // Small answers count on HTTP/2, where a connection may leave a hundred of them unread.
+    let mut unread = Vec::new();
+    while let Ok(permit) = admission.admit(&submit(true)).await {
+        unread.push(permit.count(answer(1_000)));
+        assert!(unread.len() < 4_000, "never refused");
+    }
+    assert!(unread.len() > 1_000, "{}", unread.len());
+    assert!(admission.admit(&submit(false)).await.is_ok(), "who reads is served");
+    unread.clear();
+    assert!(admission.admit(&submit(true)).await.is_ok());
 }

@@ -60,8 +60,8 @@ async fn a_panic_is_a_500_without_its_message() {
 async fn beyond_the_bound_only_probes_are_served() {
     let config = ApiConfig { requests_in_flight: 1, ..ApiConfig::default() };
     let world = World::with(config, Probes::default());
-    let _permit = world.api.admission.admit(&request("GET", "/v1/tasks")).await.unwrap();
-    let answer = world.call(request("GET", "/v1/tasks")).await;
+    let _permit = world.api.admission.admit(&request("GET", "/v1/workers")).await.unwrap();
+    let answer = world.call(request("GET", "/v1/workers")).await;
     assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
     assert_eq!(answer.headers[RETRY_AFTER], "1");
     for path in ["/healthz", "/readyz", "/metrics"] {

@@ -23,7 +23,14 @@ struct ActivityState {
     head_since: Option<Instant>,
     /// HTTP/2: bytes between requests are frames, not the beginning of a head.
     multiplexed: bool,
+    /// Answers of which the peer has not read everything.
+    unread: usize,
+    /// Since when it reads too little of them: each byte that it reads moves this on.
+    unread_since: Instant,
 }
+
+/// The slowest pace at which a peer may read its answers, in bytes a second.
+const READ_PACE_MIN: u64 = 16 * 1024;
 
 /// The result of a check of a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,12 +41,21 @@ pub(super) enum ActivityCheck {
     Idle,
     /// A head takes too long: close it at once.
     Slow,
+    /// The peer does not read its answers: drop it with all that was sent.
+    Unread,
 }
 
 impl ConnectionActivity {
     /// The activity of a new connection; the time for its first head begins now.
     pub(super) fn new(now: Instant) -> Self {
-        Self(Mutex::new(ActivityState { in_flight: 0, quiet_since: now, head_since: Some(now), multiplexed: false }))
+        Self(Mutex::new(ActivityState {
+            in_flight: 0,
+            quiet_since: now,
+            head_since: Some(now),
+            multiplexed: false,
+            unread: 0,
+            unread_since: now,
+        }))
     }
 
     /// Bytes came in.
@@ -64,18 +80,44 @@ impl ConnectionActivity {
         ActiveRequest(self)
     }
 
+    /// An answer is ready.
+    pub(super) fn begin_answer(&self, now: Instant) {
+        let mut state = self.0.lock();
+        if state.unread == 0 {
+            state.unread_since = now;
+        }
+        state.unread += 1;
+    }
+
+    /// This many bytes of an answer have left.
+    pub(super) fn answer_left(&self, bytes: usize, now: Instant) {
+        let pace = Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / READ_PACE_MIN);
+        let mut state = self.0.lock();
+        state.unread_since = now.min(state.unread_since + pace);
+    }
+
+    /// All of an answer has left, or it was given up.
+    pub(super) fn end_answer(&self) {
+        self.0.lock().unread -= 1;
+    }
+
+    /// Whether the peer has yet to read an answer.
+    pub(super) fn has_unread(&self) -> bool {
+        self.0.lock().unread > 0
+    }
+
     /// Checks the limits at `now`.
     pub(super) fn check(&self, limits: &ServerLimits, now: Instant) -> ActivityCheck {
         let state = self.0.lock();
-        if state.in_flight > 0 {
-            // No limit can pass earlier than this.
-            return ActivityCheck::Active(now + limits.header_read.min(limits.idle).max(Duration::from_millis(1)));
-        }
+        // What begins after this check can pass no limit earlier than this.
+        let next = now + limits.header_read.min(limits.idle).min(limits.unread).max(Duration::from_millis(1));
         let (due, overdue) = match state.head_since {
+            _ if state.unread > 0 => (state.unread_since + limits.unread, ActivityCheck::Unread),
+            _ if state.in_flight > 0 => return ActivityCheck::Active(next),
             Some(since) => (since + limits.header_read, ActivityCheck::Slow),
             None => (state.quiet_since + limits.idle, ActivityCheck::Idle),
         };
-        if now < due { ActivityCheck::Active(due) } else { overdue }
+        if now < due { ActivityCheck::Active(due.min(next)) } else { overdue }
     }
 }
 
@@ -97,7 +139,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn limits() -> ServerLimits {
-        ServerLimits { header_read: SECOND * 10, idle: SECOND * 75, ..ServerLimits::default() }
+        ServerLimits { header_read: SECOND * 10, idle: SECOND * 75, unread: SECOND * 10, ..ServerLimits::default() }
     }
 
     #[tokio::test(start_paused = true)]
@@ -133,11 +175,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_peer_must_read_at_the_slowest_pace() {
+        let start = Instant::now();
+        let pace = usize::try_from(READ_PACE_MIN).unwrap();
+        let activity = ConnectionActivity::new(start);
+        drop(activity.begin_request(true));
+        activity.begin_answer(start);
+        activity.begin_answer(start + SECOND * 5);
+        assert_eq!(activity.check(&limits(), start + SECOND * 9), ActivityCheck::Active(start + SECOND * 10));
+        assert_eq!(activity.check(&limits(), start + SECOND * 10), ActivityCheck::Unread);
+        activity.answer_left(3 * pace, start + SECOND * 10);
+        assert_eq!(activity.check(&limits(), start + SECOND * 12), ActivityCheck::Active(start + SECOND * 13));
+        // What is read at once is no credit for later.
+        activity.answer_left(1_000 * pace, start + SECOND * 12);
+        assert_eq!(activity.check(&limits(), start + SECOND * 22), ActivityCheck::Unread);
+        activity.end_answer();
+        activity.end_answer();
+        assert!(matches!(activity.check(&limits(), start + SECOND * 30), ActivityCheck::Active(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn http2_frames_between_requests_are_no_head() {
         let start = Instant::now();
         let activity = ConnectionActivity::new(start);
         drop(activity.begin_request(true));
         activity.read(start + SECOND);
-        assert_eq!(activity.check(&limits(), start + SECOND * 20), ActivityCheck::Active(start + SECOND * 75));
+        assert!(matches!(activity.check(&limits(), start + SECOND * 20), ActivityCheck::Active(_)));
     }
 }

@@ -26,7 +26,7 @@ use tower::Service;
 use super::ServerLimits;
 use super::activity::{ActivityCheck, ConnectionActivity};
 use super::framing::Framing;
-use super::refusal;
+use super::{UnreadOnConnection, reading, refusal};
 
 /// For how long, and for how many bytes, we read on after the last answer. Closing a socket with
 /// unread bytes resets it, and the reset can overtake the answer.
@@ -48,7 +48,7 @@ pub(super) struct ConnectionServer {
 impl ConnectionServer {
     /// Serves one connection to its end.
     pub(super) async fn serve(&self, stream: TcpStream) {
-        if let Err(error) = stream.set_nodelay(true) {
+        if let Err(error) = configure(&stream) {
             tracing::debug!(%error, "cannot configure a new connection; dropping it");
             return;
         }
@@ -62,20 +62,22 @@ impl ConnectionServer {
             own: Vec::new(),
             activity: Arc::clone(&activity),
         };
-        self.drive(socket, &activity).await;
-        if let Ok(stream) = returned.await
-            && !self.shutdown.is_cancelled()
-        {
-            linger(stream).await;
+        let ended = self.drive(socket, &activity).await;
+        match returned.await {
+            Ok(stream) if ended == ConnectionEnd::Cut => reset(&stream),
+            Ok(stream) if !self.shutdown.is_cancelled() => linger(stream).await,
+            _ => {}
         }
     }
 
-    async fn drive(&self, socket: Socket, activity: &Arc<ConnectionActivity>) {
-        let service = service_fn(|request: Request<Incoming>| {
+    async fn drive(&self, socket: Socket, activity: &Arc<ConnectionActivity>) -> ConnectionEnd {
+        let service = service_fn(|mut request: Request<Incoming>| {
             let (mut app, activity) = (self.app.clone(), Arc::clone(activity));
             async move {
                 let _under_way = activity.begin_request(request.version() == hyper::Version::HTTP_2);
-                app.call(request.map(Body::new)).await
+                request.extensions_mut().insert(UnreadOnConnection(Arc::clone(&activity)));
+                let response = app.call(request.map(Body::new)).await;
+                response.map(|response| reading::watch(response, &activity))
             }
         });
         let mut connection = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
@@ -83,11 +85,13 @@ impl ConnectionServer {
         let mut closing = false;
         loop {
             tokio::select! {
+                // In this order: what the peer has read counts before its time is checked.
+                biased;
                 result = connection.as_mut() => {
                     if let Err(error) = result {
                         tracing::debug!(%error, "a connection failed; closing it");
                     }
-                    return;
+                    return ConnectionEnd::Closed;
                 }
                 () = self.shutdown.cancelled(), if !closing => {
                     closing = true;
@@ -100,10 +104,40 @@ impl ConnectionServer {
                         connection.as_mut().graceful_shutdown();
                         timer.as_mut().reset(Instant::now() + self.limits.header_read);
                     }
-                    ActivityCheck::Idle | ActivityCheck::Slow => return,
+                    ActivityCheck::Idle | ActivityCheck::Slow => return ConnectionEnd::Closed,
+                    ActivityCheck::Unread => {
+                        tracing::debug!("a peer does not read its answers; closing its connection");
+                        return ConnectionEnd::Cut;
+                    }
                 },
             }
         }
+    }
+}
+
+/// How many bytes the kernel takes beyond what the peer has room for. Its own bound is megabytes.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+fn configure(stream: &TcpStream) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    stream.set_nodelay(true)
+}
+
+/// How a connection ended.
+#[derive(PartialEq, Eq)]
+enum ConnectionEnd {
+    /// All was said, or nothing more will be.
+    Closed,
+    /// The peer does not read.
+    Cut,
+}
+
+/// Drops what the kernel still holds for a peer that does not read it.
+fn reset(stream: &TcpStream) {
+    if let Err(error) = stream.set_zero_linger() {
+        tracing::debug!(%error, "cannot reset a connection; the kernel keeps its bytes for a while");
     }
 }
 

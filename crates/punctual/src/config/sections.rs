@@ -32,8 +32,10 @@ pub struct LimitSettings {
     pub connections: usize,
     pub requests_in_flight: usize,
     pub bodies_bytes: usize,
+    pub answers_bytes: usize,
     pub waiting_workers: usize,
     pub header_read_timeout: Duration,
+    pub unread_timeout: Duration,
     pub request_timeout: Duration,
 }
 
@@ -47,8 +49,10 @@ impl LimitSettings {
             connections: read.number("limits.connections", 1..=1_000_000),
             requests_in_flight: read.number("limits.requests_in_flight", 1..=1_000_000),
             bodies_bytes: read.number("limits.bodies_bytes", 1_024..=64 * GIB),
+            answers_bytes: read.number("limits.answers_bytes", 1_024..=64 * GIB),
             waiting_workers: read.number("limits.waiting_workers", 1..=1_000_000),
             header_read_timeout: read.seconds("limits.header_read_timeout_seconds", MILLISECOND..=HOUR),
+            unread_timeout: read.seconds("limits.unread_timeout_seconds", MILLISECOND..=HOUR),
             request_timeout: read.seconds("limits.request_timeout_seconds", MILLISECOND..=HOUR),
         };
         let fits = limits.payload_bytes <= limits.body_bytes;

@@ -75,6 +75,7 @@ fn server_limits(parts: &NodeParts) -> ServerLimits {
     ServerLimits {
         connections: parts.config.limits.connections,
         header_read: parts.config.limits.header_read_timeout,
+        unread: parts.config.limits.unread_timeout,
         drain: HTTP_DRAIN_MAX.min(parts.config.shutdown.drain),
         ..ServerLimits::default()
     }
@@ -107,6 +108,7 @@ fn api_config(parts: &NodeParts) -> ApiConfig {
         batch_tasks: limits.batch_tasks,
         requests_in_flight: limits.requests_in_flight,
         bodies_bytes: limits.bodies_bytes,
+        answers_bytes: limits.answers_bytes,
         waiting_workers: limits.waiting_workers,
         worker_lost_after: parts.config.workers.lost_after,
         leases: LeaseMillis { default: millis(leases.default), max: millis(leases.max) },

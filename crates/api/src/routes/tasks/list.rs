@@ -109,8 +109,10 @@ async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Quer
     let listing = Listing { kind, scope: &tenant };
     let after = cursor.map(|text| listing.open_task(&text)).transpose()?;
     let page = fill(api, filter, after, limit).await?;
+    let bytes = bytes_of(&page);
     let next_cursor = page.next.map(|cursor| listing.seal_task(cursor));
-    Ok(answer::json(StatusCode::OK, &wire::Page { items: view::tasks(page.tasks), next_cursor }))
+    let write = move || answer::json(StatusCode::OK, &wire::Page { items: view::tasks(page.tasks), next_cursor });
+    api.cpu_pool.run(bytes, write).await
 }
 
 /// How long a page is filled, if matches are rare.
@@ -121,17 +123,20 @@ const FILL_TIME_MAX: Duration = Duration::from_millis(500);
 async fn fill(api: &Api, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
     let began = Instant::now();
     let mut page = api.store.list(filter.clone(), after, limit).await?;
-    let bytes = |page: &Page| page.tasks.iter().map(Task::bytes).sum::<usize>();
     while page.tasks.len() < limit
         && page.next.is_some()
         && began.elapsed() < FILL_TIME_MAX
-        && bytes(&page) < PAGE_BYTES
+        && bytes_of(&page) < PAGE_BYTES
     {
         let more = api.store.list(filter.clone(), page.next, limit - page.tasks.len()).await?;
         page.tasks.extend(more.tasks);
         page.next = more.next;
     }
     Ok(page)
+}
+
+fn bytes_of(page: &Page) -> usize {
+    page.tasks.iter().map(Task::bytes).sum()
 }
 
 /// Takes every condition but the state out of the query.
