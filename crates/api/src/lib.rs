@@ -27,6 +27,7 @@ pub mod request_id;
 pub mod routes;
 pub mod schedules;
 pub mod server;
+pub mod site;
 pub mod state;
 #[cfg(test)]
 mod testing;

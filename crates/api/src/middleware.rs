@@ -86,6 +86,7 @@ async fn run(
     id: &RequestId,
     arrival: &BodyArrival,
 ) -> Result<Response, Problem> {
+    operations.allowed_hosts.check(&request)?;
     refuse_what_no_route_takes(&request)?;
     // Probes of the node must work when it is overloaded; who probes reads the answers.
     let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");

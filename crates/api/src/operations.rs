@@ -12,6 +12,7 @@ use punctual_core::store::Store;
 
 use crate::metrics::{Metrics, TaskCounts};
 use crate::readiness::{Probes, ReadinessChecker};
+use crate::site::AllowedHosts;
 use crate::state::Api;
 
 /// The state of the routes that every node serves.
@@ -24,6 +25,8 @@ pub struct Operations {
     pub readiness: ReadinessChecker,
     /// How long a request may take once its body has arrived, the wait of a long poll not counted.
     pub request_deadline: Duration,
+    /// The hosts that requests may be for while authentication is off.
+    pub allowed_hosts: AllowedHosts,
     draining: AtomicBool,
 }
 
@@ -35,8 +38,15 @@ impl Operations {
             metrics,
             readiness: ReadinessChecker::new(store, probes),
             request_deadline,
+            allowed_hosts: AllowedHosts::default(),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// Allows requests for more hosts than IP addresses and `localhost`.
+    #[must_use]
+    pub fn with_allowed_hosts(self, allowed_hosts: AllowedHosts) -> Self {
+        Self { allowed_hosts, ..self }
     }
 
     /// Reports this node as not ready from now on, so that load balancers send it no more requests.

@@ -63,6 +63,10 @@ codes! {
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", "The head of the request is too large";
     /// A header is not of the form it must have.
     InvalidHeader = BAD_REQUEST, "invalid_header", "A header is malformed";
+    /// While authentication is off: a web page of another site made the request.
+    CrossSite = FORBIDDEN, "cross_site", "The request comes from another site";
+    /// While authentication is off: the request is for another host.
+    Misdirected = MISDIRECTED_REQUEST, "misdirected", "The request is for another server";
     /// Nothing is here for this tenant.
     NotFound = NOT_FOUND, "not_found", "There is nothing here";
     /// The path exists, but not with this method.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
 use punctual_broker::embedded::EmbeddedBroker;
@@ -116,7 +116,8 @@ impl World {
     }
 
     /// Sends any request.
-    pub async fn call(&self, request: Request<Body>) -> Answer {
+    pub async fn call(&self, mut request: Request<Body>) -> Answer {
+        request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("localhost"));
         Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
     }
 

@@ -41,6 +41,8 @@ pub struct Config {
     /// None for the name of the machine.
     pub name: Option<String>,
     pub listen: SocketAddr,
+    /// Further names under which this node may be called while authentication is off.
+    pub allowed_hosts: Vec<String>,
     /// The directory of the embedded store.
     pub data: PathBuf,
     pub store: StoreChoice,
@@ -105,6 +107,7 @@ impl Config {
         let config = Self {
             name: read.text("name", node_name),
             listen: read.text("listen", listen_address),
+            allowed_hosts: read.list("allowed_hosts", host_name),
             data: read.text("data", data_directory),
             store: read.text("store", StoreChoice::parse),
             read_store: read.text("read_store", read_store),
@@ -161,6 +164,13 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         let advice = "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted";
         Err(advice.to_owned())
     }
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    let is_plain = text.len() <= 253
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if is_plain { Ok(text.to_owned()) } else { Err("must be names of hosts, such as punctual.example".to_owned()) }
 }
 
 fn read_store(text: &str) -> Result<Option<SecretUrl>, String> {

@@ -14,7 +14,7 @@ use crate::state::ApiConfig;
 use crate::testing::{Answer, DEADLINE, World, body};
 
 fn request(method: &str, path: &str) -> HttpRequest<Body> {
-    HttpRequest::builder().method(method).uri(path).body(Body::empty()).unwrap()
+    HttpRequest::builder().method(method).uri(path).header("host", "localhost").body(Body::empty()).unwrap()
 }
 
 /// An answer of `routes` with the middleware of `world`.
@@ -78,7 +78,7 @@ fn batch(read: Arc<Mutex<Option<Instant>>>) -> HttpRequest<Body> {
         read.lock().get_or_insert_with(Instant::now);
         Poll::Ready(None)
     });
-    HttpRequest::post("/v1/tasks/batch").body(Body::new(body)).unwrap()
+    HttpRequest::post("/v1/tasks/batch").header("host", "localhost").body(Body::new(body)).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn a_body_beyond_the_wait_queue_is_read_and_refused_late() {
 async fn a_body_that_stops_coming_is_408() {
     let world = World::new();
     let routes = Router::new().route("/read", post(async |body: String| body));
-    let reading = HttpRequest::post("/read").body(Body::new(body(None, |_| Poll::Pending))).unwrap();
+    let reading = HttpRequest::post("/read").header("host", "localhost").body(Body::new(body(None, |_| Poll::Pending))).unwrap();
     let answer = behind(&world, routes, reading).await;
     assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::REQUEST_TIMEOUT, "request_timeout"));
 }

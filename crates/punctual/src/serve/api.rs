@@ -6,6 +6,7 @@ use std::time::Duration;
 use punctual_api::presence::PresenceFlusher;
 use punctual_api::readiness::{Probes, ReadinessProbe, probe};
 use punctual_api::server::ServerLimits;
+use punctual_api::site::AllowedHosts;
 use punctual_api::state::LeaseMillis;
 use punctual_api::{Api, ApiConfig, ApiParts, Operations};
 use punctual_core::broker::WEBHOOK_POOL;
@@ -51,6 +52,7 @@ pub fn operations(parts: &NodeParts) -> Operations {
     let probes = Probes { broker: Some(broker), migrations: parts.postgres.clone().map(schema_probe) };
     let deadline = parts.config.limits.request_timeout;
     Operations::new(Arc::clone(&parts.store), parts.metrics.clone(), probes, deadline)
+        .with_allowed_hosts(AllowedHosts::new(parts.config.allowed_hosts.clone()))
 }
 
 /// Only a shared store needs it. The embedded one belongs to this process, and its schema is

@@ -7,3 +7,4 @@ mod openapi;
 mod overload;
 mod schema;
 mod service;
+mod sites;

@@ -86,7 +86,8 @@ async fn schedules_beyond_the_bound_are_counted_as_missing() {
     let mut made = JoinSet::new();
     for number in 0..SCHEDULES_MAX + 2 {
         let body = json!({"name": format!("s{number:05}"), "cron": "0 0 * * *", "task": {"type": "t"}}).to_string();
-        let request = Request::post("/v1/schedules").header("content-type", "application/json");
+        let request = Request::post("/v1/schedules").header("host", "localhost");
+        let request = request.header("content-type", "application/json");
         let (router, request) = (world.router.clone(), request.body(Body::from(body)).unwrap());
         made.spawn(async move { tower::ServiceExt::oneshot(router, request).await.unwrap().status() });
     }

@@ -16,7 +16,7 @@ const ASKS: &str = "expect: 100-continue\r\n";
 fn batch(bytes: usize, more: &str) -> (String, String) {
     let task = r#"{"type":"t","delay_seconds":600}"#;
     let head = format!(
-        "POST /v1/tasks/batch HTTP/1.1\r\nhost: here\r\ncontent-type: application/x-ndjson\r\n{more}content-length: {bytes}\r\n\r\n"
+        "POST /v1/tasks/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n{more}content-length: {bytes}\r\n\r\n"
     );
     (head, format!("{}{task}", " ".repeat(bytes - task.len())))
 }
@@ -65,7 +65,7 @@ async fn a_batch_without_room_is_refused() {
     assert!(!reply.contains("connection: close"), "{reply}");
 
     // It had sent its whole body, so the connection stays open.
-    refused.write_all(b"GET /v1/tasks HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    refused.write_all(b"GET /v1/tasks HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let reply = answer(&mut refused).await;
     assert!(
         reply.starts_with("HTTP/1.1 200 ") && reply.matches(r#""task_id""#).count() == 4,

@@ -83,7 +83,9 @@ async fn http_1_0_and_1_1_are_served() {
     let caller = shared().await;
     let address = caller.address();
     // HTTP/1.0 and 1.1, with and without keep-alive, by hand.
-    for head in ["GET /healthz HTTP/1.0\r\n\r\n", "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"] {
+    for head in
+        ["GET /healthz HTTP/1.0\r\n\r\n", "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"]
+    {
         let answer = punctual_testkit::http::raw(&address, head).await.expect("an answer");
         assert_eq!(answer.status, 200, "{head:?}");
     }
@@ -102,10 +104,10 @@ async fn garbage_instead_of_http_gets_400_or_a_closed_connection() {
         "\r\n\r\n\r\nnonsense\r\n\r\n",
         "GET\r\n\r\n",
         "GET / HTTP/9.9\r\n\r\n",
-        "GET /healthz HTTP/1.1\r\nhost: x\r\nno colon\r\n\r\n",
-        "POST /v1/tasks HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nabcdef",
-        "POST /v1/tasks HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
-        "POST /v1/tasks HTTP/1.1\r\nhost: x\r\ntransfer-encoding: nonsense\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\nno colon\r\n\r\n",
+        "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nabcdef",
+        "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: nonsense\r\n\r\n",
     ] {
         if let Some(answer) = punctual_testkit::http::raw(&address, nonsense).await {
             assert!(
