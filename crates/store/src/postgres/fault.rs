@@ -51,10 +51,16 @@ impl Fault {
     /// Whether one call of a batch may have caused it.
     pub(crate) fn may_be_of_one_call(&self) -> bool {
         match self {
-            Fault::Postgres(_) => !self.breaks_connection() && !self.is_full(),
+            Fault::Postgres(_) => !self.breaks_connection() && !self.is_full() && !self.is_timeout(),
             Fault::Vanished(_) | Fault::Corrupt(_) => true,
             _ => false,
         }
+    }
+
+    /// Whether a statement ran, or waited for a lock, for too long. Another try would take as long.
+    fn is_timeout(&self) -> bool {
+        let timeouts = [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED];
+        self.code().is_some_and(|code| timeouts.contains(code))
     }
 
     fn is_full(&self) -> bool {

@@ -26,12 +26,10 @@ use tracing::{info, warn};
 
 use super::connection::Session;
 use super::fault::Fault;
-use super::outbox::OutboxNotes;
 use super::statements::{OF_INBOX, Sql};
 use super::writer::Writer;
 use super::{PostgresStore, slots};
 use crate::columns::count_column;
-use crate::tally::TransactionTally;
 use batch::Batches;
 use pacing::{InboxPacing, WATCH_DURATION};
 
@@ -125,8 +123,7 @@ impl PostgresStore {
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         session.execute(Sql::InboxLimit, &[&i32::try_from(payload_bytes).unwrap_or(i32::MAX)]).await?;
         let slot = slots(shared.node, SLOTS_MAX).last().unwrap_or_default();
-        let writer =
-            Writer { shared, session, tally: TransactionTally::default(), notes: OutboxNotes::default(), slot };
+        let writer = Writer::new(shared, session, slot);
         let (connections, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
         let mut batches = Batches { writer, connections, listener, validate };
         let mut pacing = InboxPacing::new(announced);

@@ -16,6 +16,7 @@ mod queues;
 mod resolve;
 mod retention;
 mod standby;
+mod timeouts;
 mod tls;
 mod unreadable;
 

@@ -37,7 +37,7 @@ use super::{apply, claim, extend, insert::depth, quarantine, resolve, schedules,
 use crate::tally::{self, TransactionTally};
 
 pub(crate) use in_doubt::TasksInDoubt;
-use verbs::{Jobs, WriteBatch};
+use verbs::{Jobs, Reply, WriteBatch};
 pub(crate) use write_queues::WriteQueues;
 
 /// How long a writer pauses before it tries to connect again.
@@ -70,6 +70,16 @@ pub(crate) struct Writer {
     pub notes: OutboxNotes,
     /// The shard of `counts` that this writer adds to: the column `slot`.
     pub slot: i32,
+    /// How long a statement may wait for a lock; none if the session has its first setting.
+    lock_timeout: Option<Duration>,
+}
+
+impl Writer {
+    /// A writer over a new session.
+    pub(crate) fn new(shared: Arc<WriterShared>, session: Session, slot: i32) -> Self {
+        let (tally, notes) = (TransactionTally::default(), OutboxNotes::default());
+        Self { shared, session, tally, notes, slot, lock_timeout: None }
+    }
 }
 
 impl WriterShared {
@@ -100,9 +110,7 @@ impl WriterShared {
                         info!("PostgreSQL answers again");
                     }
                     failures = 0;
-                    let (tally, notes) = (TransactionTally::default(), OutboxNotes::default());
-                    let writer = Writer { shared: Arc::clone(&self), session, tally, notes, slot };
-                    match writer.work().await {
+                    match Writer::new(Arc::clone(&self), session, slot).work().await {
                         Ok(()) => return,
                         Err(fault) => {
                             warn!(error = %fault.to_store_error(), "a writer lost its connection to PostgreSQL; reconnecting");
@@ -137,7 +145,8 @@ impl Writer {
                 () = self.session.ended() => return Err(Fault::Silent),
                 taken = write_queues.take() => taken,
             };
-            let Some((batch, _slot)) = taken else { return Ok(()) };
+            let Some((batch, slot)) = taken else { return Ok(()) };
+            self.bound_lock_waits(slot.lock_timeout()).await?;
             match batch {
                 WriteBatch::Insert(jobs) => self.run_batch(jobs, depth::insert).await?,
                 WriteBatch::Claim(jobs) => self.run_batch(jobs, claim::claim).await?,
@@ -161,6 +170,15 @@ impl Writer {
         }
     }
 
+    /// Sets how long a statement may wait for a lock.
+    async fn bound_lock_waits(&mut self, lock_timeout: Duration) -> Result<(), Fault> {
+        if self.lock_timeout != Some(lock_timeout) {
+            self.session.run(&format!("SET lock_timeout = {}", lock_timeout.as_millis())).await?;
+            self.lock_timeout = Some(lock_timeout);
+        }
+        Ok(())
+    }
+
     /// Runs jobs in one transaction and answers them. Fails only if the connection is lost.
     async fn run_batch<I, A>(
         &mut self,
@@ -168,7 +186,7 @@ impl Writer {
         verb: impl AsyncFn(&mut Writer, &[I]) -> Result<Vec<A>, Fault>,
     ) -> Result<(), Fault> {
         let (mut items, mut replies) = (Vec::new(), Vec::with_capacity(jobs.len()));
-        for mut job in jobs {
+        for mut job in jobs.into_iter().filter(|job| !job.reply.is_closed()) {
             replies.push((job.items.len(), job.reply));
             items.append(&mut job.items);
         }
@@ -183,24 +201,7 @@ impl Writer {
                 }
                 Ok(())
             }
-            // One call may have caused it: each is tried by itself.
-            Err(fault) if fault.may_be_of_one_call() && replies.len() > 1 => {
-                let mut items = items.into_iter();
-                let mut replies = replies.into_iter();
-                while let Some((count, reply)) = replies.next() {
-                    let own: Vec<I> = items.by_ref().take(count).collect();
-                    let done = self.transact(&own, &verb).await;
-                    let lost = done.as_ref().err().filter(|fault| fault.breaks_connection()).map(Fault::to_store_error);
-                    drop(reply.send(done.map_err(|fault| fault.to_store_error())));
-                    if let Some(error) = lost {
-                        for (_, reply) in replies.by_ref() {
-                            drop(reply.send(Err(error.clone())));
-                        }
-                        return Err(Fault::Silent);
-                    }
-                }
-                Ok(())
-            }
+            Err(fault) if fault.may_be_of_one_call() && replies.len() > 1 => self.run_each(items, replies, &verb).await,
             Err(fault) => {
                 for (_, reply) in replies {
                     drop(reply.send(Err(fault.to_store_error())));
@@ -208,6 +209,34 @@ impl Writer {
                 if fault.breaks_connection() { Err(fault) } else { Ok(()) }
             }
         }
+    }
+
+    /// Runs the calls of a batch that failed, each by itself, because one of them may have caused
+    /// it. The first fault that is not of one call fails the rest.
+    async fn run_each<I, A>(
+        &mut self,
+        items: Vec<I>,
+        replies: Vec<(usize, Reply<A>)>,
+        verb: &impl AsyncFn(&mut Writer, &[I]) -> Result<Vec<A>, Fault>,
+    ) -> Result<(), Fault> {
+        let (mut items, mut common) = (items.into_iter(), None);
+        for (count, reply) in replies {
+            let own: Vec<I> = items.by_ref().take(count).collect();
+            let done = match &common {
+                _ if reply.is_closed() => continue,
+                Some(fault) => Err(Fault::to_store_error(fault)),
+                None => match self.transact(&own, verb).await {
+                    Ok(answers) => Ok(answers),
+                    Err(fault) => {
+                        let error = fault.to_store_error();
+                        common = Some(fault).filter(|fault| !fault.may_be_of_one_call());
+                        Err(error)
+                    }
+                },
+            };
+            drop(reply.send(done));
+        }
+        common.filter(Fault::breaks_connection).map_or(Ok(()), Err)
     }
 
     /// Runs one transaction, again if other transactions were in its way.

@@ -21,8 +21,11 @@ use crate::write_queue::{BatchLimit, Size, WriteQueue};
 /// A call that waits, and where its answer goes.
 pub(crate) struct WriteJob<I, A> {
     pub items: Vec<I>,
-    pub reply: oneshot::Sender<Result<Vec<A>, StoreError>>,
+    pub reply: Reply<A>,
 }
+
+/// Where the answers to a call go. It is closed once nobody waits for them.
+pub(crate) type Reply<A> = oneshot::Sender<Result<Vec<A>, StoreError>>;
 
 /// Jobs of one verb.
 pub(crate) type Jobs<I, A> = Vec<WriteJob<I, A>>;
@@ -53,11 +56,11 @@ macro_rules! write_verbs {
             }
 
             /// The verb and the size whose first job has waited longest among those that may be
-            /// taken.
-            pub(super) fn oldest(&self, sizes: &[Size]) -> Option<(Size, WriteVerb)> {
+            /// taken, and since when it waits.
+            pub(super) fn oldest(&self, sizes: &[Size]) -> Option<(Instant, Size, WriteVerb)> {
                 let firsts = [$((self.$field.first(sizes), WriteVerb::$variant),)+];
                 let firsts = firsts.into_iter().filter_map(|(first, verb)| first.map(|(since, size)| (since, size, verb)));
-                firsts.min().map(|(_, size, verb)| (size, verb))
+                firsts.min()
             }
 
             /// Takes a batch of a verb, which has one slot fewer until it is freed.

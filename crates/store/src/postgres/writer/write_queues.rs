@@ -4,7 +4,7 @@
 //! jobs of that verb at once. A verb has a few slots, so a flood of submissions leaves one of four
 //! writers free. Small jobs are kept apart from large ones, and one writer is kept for them: a
 //! small call does not wait for the thousands of rows of another caller. A caller withdraws a job
-//! that no writer has taken in time.
+//! that no writer has taken in time, and the time that is left bounds the waits for locks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -111,10 +111,10 @@ impl WriteQueues {
     fn take_now(self: &Arc<Self>, state: &mut QueuesState) -> Option<(WriteBatch, WriterSlot)> {
         let may_take_large = state.at_large < state.at_large_max;
         let sizes: &[Size] = if may_take_large { &Size::ALL } else { &[Size::Small] };
-        let (size, verb) = state.verbs.oldest(sizes)?;
+        let (since, size, verb) = state.verbs.oldest(sizes)?;
         let batch = state.verbs.take(verb, size, self.limit);
         state.at_large += usize::from(size == Size::Large);
-        Some((batch, WriterSlot { queues: Arc::clone(self), verb, size }))
+        Some((batch, WriterSlot { queues: Arc::clone(self), verb, size, since }))
     }
 
     /// Refuses further calls; waiting ones are still served.
@@ -145,6 +145,23 @@ pub(crate) struct WriterSlot {
     queues: Arc<WriteQueues>,
     verb: WriteVerb,
     size: Size,
+    /// When the oldest job of the batch was put in.
+    since: Instant,
+}
+
+impl WriterSlot {
+    /// How long a statement of the batch may wait for a lock.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        lock_timeout(self.queues.patience, self.since.elapsed())
+    }
+}
+
+/// A call that waits for a writer and then for a lock waits for `patience` in all, and a tenth of
+/// it at most on top. In whole tenths, so that the setting of a session rarely changes.
+fn lock_timeout(patience: Duration, waited: Duration) -> Duration {
+    let tenth = patience.max(Duration::from_millis(10)) / 10;
+    let used = waited.as_millis() / tenth.as_millis();
+    tenth * (10 - u32::try_from(used).map_or(9, |used| used.min(9)))
 }
 
 impl Drop for WriterSlot {
@@ -203,6 +220,16 @@ mod tests {
             Poll::Ready(_) => panic!("nothing else was put in"),
             Poll::Pending => None,
         }
+    }
+
+    #[test]
+    fn waits_for_a_writer_and_a_lock_share_the_patience() {
+        let (patience, second) = (Duration::from_secs(5), Duration::from_secs(1));
+        assert_eq!(lock_timeout(patience, Duration::from_millis(100)), patience);
+        assert_eq!(lock_timeout(patience, 2 * second), 3 * second);
+        assert_eq!(lock_timeout(patience, patience), second / 2);
+        assert_eq!(lock_timeout(patience, Duration::MAX), second / 2);
+        assert!(lock_timeout(Duration::ZERO, second) > Duration::ZERO, "zero would be no bound");
     }
 
     #[tokio::test]
