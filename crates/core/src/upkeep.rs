@@ -20,6 +20,9 @@
 //!   finished. Tasks with another key, of another tenant or without a key do not wait.
 //! - `a_turn_that_has_begun_is_kept`: a retry keeps its turn, even if a task is earlier by now. A
 //!   task that was given back or not yet claimed gives its turn to an earlier task.
+//! - `a_claim_waits_for_an_earlier_task_of_the_key`: a task that has not begun is not claimed once
+//!   an earlier one was stored, even before that is resolved. Tasks behind it in its lane do not
+//!   wait, and it stays the head of its lane.
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not started.
 //! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Held tasks wait until it is
 //!   re-driven (then it is first) or removed, or its queue says otherwise.

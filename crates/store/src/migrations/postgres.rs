@@ -30,6 +30,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0010_forecast",
     "0011_probes",
     "0012_overtaken_probes",
+    "0013_notes_by_key",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

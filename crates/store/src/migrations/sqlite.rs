@@ -24,6 +24,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0009_probes",
     "0010_overtaken_probes",
     "0011_held_by_state",
+    "0012_notes_by_key",
 };
 
 /// Applies every missing migration; returns their numbers.

@@ -36,7 +36,7 @@ use crate::columns::count_column;
 use crate::effects::{Effects, LaneInstant};
 use crate::task_row::{DUE_AT, ID, LANE, task_with_small_payload};
 use held_rows::HeldRow;
-use pick::{DueRow, Need, PickedRow, Picker, SMALL_BYTES};
+use pick::{DueRow, LaneRows, Need, PickedRow, Picker, SMALL_BYTES};
 use scan_cursors::{LaneRange, Place};
 use terms::Terms;
 
@@ -98,9 +98,9 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
     let next = next_after(&picker, &begins);
     let written = Box::pin(write(writer, claims, &mut picker, now, &next)).await?;
     for range in begins.into_keys() {
-        writer.shared.cursors.taken(range, picker.streams.get(&range).and_then(|stream| stream.used));
+        writer.shared.cursors.taken(range, picker.streams.get(&range).and_then(LaneRows::done));
     }
-    // The new owner may have skipped rows that were locked here and not taken.
+    // Other nodes may have skipped rows that were locked here and not taken.
     writer.shared.notifier.note_waiting(&picker.left(), now);
     quarantine::put_away(writer, &picker.unreadable).await?;
     Ok(answer(claims, picker, written, lost))
@@ -143,6 +143,7 @@ fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> DueRow {
         place: (row.get(DUE_AT.0), row.get(row::SEQ)),
         tid: row.get(row::PLACE),
         bytes: row.get(row::PAYLOAD_BYTES),
+        gives_way: row.get(row::GIVES_WAY),
         task: task_with_small_payload(row, lanes.get(&lane).cloned()),
     }
 }
@@ -152,9 +153,9 @@ fn next_after(picker: &Picker<'_>, begins: &HashMap<LaneRange, Place>) -> Vec<(L
     let mut visited: Vec<LaneRange> = picker.visited.iter().flatten().copied().collect();
     visited.sort_unstable();
     visited.dedup();
-    let used = |range: LaneRange| picker.streams.get(&range).and_then(|stream| stream.used);
+    let done = |range: LaneRange| picker.streams.get(&range).and_then(LaneRows::done);
     let begin = |range: LaneRange| begins.get(&range).copied().unwrap_or(range.front());
-    visited.into_iter().map(|range| (range, used(range).unwrap_or_else(|| begin(range)))).collect()
+    visited.into_iter().map(|range| (range, done(range).unwrap_or_else(|| begin(range)))).collect()
 }
 
 /// The claimed tasks, in the order of the picking, and when the lanes are due next.

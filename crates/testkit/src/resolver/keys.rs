@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use punctual_core::queues::OnDeadLetter;
 use punctual_core::state::{Event, State};
+use punctual_core::store::Claim;
 use punctual_core::task::{Edit, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
 
 use super::{claimable, set, state_of, take};
 use crate::fixtures::{TaskBuilder, at, task};
-use crate::store::{StoreFactory, StoreFixture, complete, fail, fail_for_good, ids, is_done};
+use crate::store::{StoreFactory, StoreFixture, WORKER, complete, fail, fail_for_good, ids, is_done, worker};
 
 fn keyed(due: i64) -> TaskBuilder {
     task().ordering_key("k").due(at(due))
@@ -82,6 +83,34 @@ pub async fn a_turn_that_has_begun_is_kept(factory: &dyn StoreFactory) {
     let running = take(&fixture, lane, &[&earliest]).await.remove(0);
     fixture.apply(&running, complete(None)).await;
     take(&fixture, lane, &[&earlier]).await;
+}
+
+/// The note about the earlier task is visible to the claim: the resolver may be late.
+pub async fn a_claim_waits_for_an_earlier_task_of_the_key(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let later = fixture.insert_one(keyed(-5)).await;
+    let lane = later.lane.id;
+    fixture.resolve().await;
+    let earlier = fixture.insert_one(keyed(-10).queue("earlier")).await;
+    let behind = fixture.insert_one(task()).await;
+    let claim = Claim { lanes: vec![(lane, 10)], limit: 10, claimant: worker(WORKER) };
+    let claimed = fixture.claim(claim).await;
+    assert_eq!(ids(&claimed.tasks), [behind.id], "the later task went first");
+    assert_eq!(claimed.next_due, [(lane, Some(fixture.now()))], "it stays the head of its lane");
+    assert!(fixture.lease(earlier.lane.id, 10).await.is_empty(), "it has no turn yet");
+    // The earlier task is cancelled before it has the turn.
+    let cancelled = fixture.apply(&earlier, Event::Cancel).await;
+    assert_eq!(cancelled.state(), State::Cancelled);
+    let running = take(&fixture, lane, &[&later]).await.remove(0);
+
+    // A task that is given back has not begun, and gives way before that is resolved.
+    let earliest = fixture.insert_one(keyed(-20).queue("earlier")).await;
+    fixture.resolve().await;
+    fixture.apply(&running, Event::GiveBack(fixture.now())).await;
+    assert!(fixture.lease(lane, 10).await.is_empty(), "the released task went first");
+    let running = take(&fixture, earliest.lane.id, &[&earliest]).await.remove(0);
+    fixture.apply(&running, complete(None)).await;
+    take(&fixture, lane, &[&later]).await;
 }
 
 /// The time is moved earlier and later, of the task with the turn and of others.

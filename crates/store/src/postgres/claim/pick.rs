@@ -2,7 +2,7 @@
 //!
 //! The claims are served one after the other, each with its lanes in its order, within its own
 //! limits and those of its queues, and from its lower bound of `due_at` on. Expired tasks are not
-//! given out. Where a lane may have more rows than were read, the picker stops and says what to
+//! given out, and a task that gives way to an earlier one of its key is left. Where a lane may have more rows than were read, the picker stops and says what to
 //! read; then it continues where it stopped.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -33,6 +33,8 @@ pub(crate) struct DueRow {
     pub tid: Tid,
     /// The size of its payload.
     pub bytes: i32,
+    /// An earlier task of its ordering key waits, and the resolver has yet to decide.
+    pub gives_way: bool,
     pub task: Result<Task, Unreadable>,
 }
 
@@ -61,7 +63,22 @@ pub(crate) struct LaneRows {
     /// The last row that was read.
     pub read: Option<Place>,
     /// The last row that was given out, or had expired.
-    pub used: Option<Place>,
+    used: Option<Place>,
+    /// The first row that was left because it gives way.
+    left: Option<Place>,
+}
+
+impl LaneRows {
+    /// The last place up to which no row waits; none if no row was used.
+    pub(crate) fn done(&self) -> Option<Place> {
+        let before = self.left.map(|(due_at, seq)| (due_at, seq.saturating_sub(1)));
+        self.used.map(|used| before.map_or(used, |before| used.min(before)))
+    }
+
+    /// When the first row is due that was read and not used.
+    fn first_left(&self) -> Option<i64> {
+        self.left.or_else(|| self.rows.front().map(|due| due.place)).map(|(due_at, _)| due_at)
+    }
 }
 
 /// A row and the claim that it was picked for.
@@ -100,6 +117,7 @@ struct PickCursor {
     from_lane: usize,
     bytes: usize,
     expired: usize,
+    left: usize,
 }
 
 impl<'a> Picker<'a> {
@@ -178,11 +196,12 @@ impl<'a> Picker<'a> {
         self.refused[claim] = true;
     }
 
-    /// If a claim was refused: the first unused row of each lane, and when it is due.
+    /// The lanes with rows that were left because they give way, or because a claim was refused,
+    /// and when the first of them is due.
     pub(crate) fn left(&self) -> Vec<(i64, i64)> {
-        let any = self.refused.contains(&true);
-        let first = |(range, stream): (&LaneRange, &LaneRows)| Some((range.lane, stream.rows.front()?.place.0));
-        self.streams.iter().filter(|_| any).filter_map(first).collect()
+        let is_refused = self.refused.contains(&true);
+        let some = self.streams.iter().filter(|(_, stream)| is_refused || stream.left.is_some());
+        some.filter_map(|(range, stream)| Some((range.lane, stream.first_left()?))).collect()
     }
 
     /// Continues as far as it can. Returns what to read next; none at the end.
@@ -196,14 +215,19 @@ impl<'a> Picker<'a> {
                 if room > 0 && self.visited[self.at.claim].last() != Some(&range) {
                     self.visited[self.at.claim].push(range);
                 }
-                let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired >= EXPIRED_MAX;
+                let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired + self.at.left >= EXPIRED_MAX;
                 let stream = self.streams.entry(range).or_default();
                 if room == 0 || is_full || (stream.rows.is_empty() && stream.is_at_end) {
                     self.at.lane += 1;
                     self.at.from_lane = 0;
                 } else if let Some(due) = stream.rows.pop_front() {
-                    stream.used = Some(due.place);
-                    self.pick(due);
+                    if due.gives_way {
+                        stream.left.get_or_insert(due.place);
+                        self.at.left += 1;
+                    } else {
+                        stream.used = Some(due.place);
+                        self.pick(due);
+                    }
                 } else {
                     return Some(self.need(claim));
                 }
@@ -215,7 +239,7 @@ impl<'a> Picker<'a> {
 
     /// What the claim under way may still take from its lanes.
     fn need(&self, claim: &Claim) -> Need {
-        let least = if self.at.expired > 0 { BEHIND_EXPIRED } else { 1 };
+        let least = if self.at.expired + self.at.left > 0 { BEHIND_EXPIRED } else { 1 };
         let limit = (claim.limit - self.at.given).max(least);
         let mut seen = HashSet::new();
         let mut looks = Vec::new();

@@ -1,0 +1,1 @@
+DROP INDEX orders_due_by_key;
