@@ -10,6 +10,7 @@ mod activity;
 mod connection;
 mod framing;
 mod open_files;
+mod peer;
 mod reading;
 mod refusal;
 
@@ -27,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use self::activity::ConnectionActivity;
 use self::connection::ConnectionServer;
+pub use self::peer::Peer;
 pub use self::reading::AnswerMemory;
 
 /// What hyper takes of an answer ahead of the peer's window, for each request of an HTTP/2

@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use punctual_api::server::{ServerLimits, serve};
+use punctual_api::server::{self, ServerLimits, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
@@ -368,4 +368,33 @@ async fn a_peer_that_goes_away_stops_its_request() {
     let began = Instant::now();
     server.ended().await;
     assert!(began.elapsed() < HANGS / 2);
+}
+
+/// The handler keeps the only thread, so the reactor has no turn: only the socket itself knows.
+#[tokio::test]
+async fn a_handler_learns_at_once_that_its_peer_hung_up() {
+    let (arrive, arrived) = std::sync::mpsc::channel();
+    let (report, mut reported) = mpsc::unbounded_channel();
+    let handler = async move |Extension(peer): Extension<server::Peer>| {
+        assert!(!peer.has_hung_up(), "it waits for its answer");
+        arrive.send(()).unwrap();
+        let until = Instant::now() + HANGS;
+        while !peer.has_hung_up() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        report.send(peer).unwrap();
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/", get(handler));
+    let serving = tokio::spawn(serve(listener, router, ServerLimits::default(), CancellationToken::new()));
+    let client = std::thread::spawn(move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        std::io::Write::write_all(&mut stream, GET).unwrap();
+        arrived.recv().unwrap();
+    });
+    let peer = tokio::time::timeout(HANGS * 2, reported.recv()).await.unwrap().unwrap();
+    assert!(peer.has_hung_up(), "the handler was not told");
+    client.join().unwrap();
+    serving.abort();
 }

@@ -86,12 +86,12 @@ impl Grant {
         self
     }
 
-    /// Waits until the tasks are due and hands them over.
-    async fn take(mut self) -> Vec<Task> {
+    /// Waits until the tasks are due and hands them over; none if the worker has hung up by then.
+    async fn take(mut self, has_hung_up: impl Fn() -> bool) -> Vec<Task> {
         if let Some(due) = self.not_before {
             tokio::time::sleep_until(due).await;
         }
-        std::mem::take(&mut self.tasks)
+        if has_hung_up() { Vec::new() } else { std::mem::take(&mut self.tasks) }
     }
 }
 
@@ -133,6 +133,16 @@ impl PollQueue {
     /// failing. The tasks are `RUNNING` and held by this worker; the version of each is its fencing
     /// token.
     pub async fn poll(&self, request: PollRequest) -> Result<Vec<Task>, PollError> {
+        self.poll_unless(request, || false).await
+    }
+
+    /// The same for a worker that may hang up: `has_hung_up` is asked right before the tasks are
+    /// handed over, and what was claimed for a worker that is gone goes to another at once.
+    pub async fn poll_unless(
+        &self,
+        request: PollRequest,
+        has_hung_up: impl Fn() -> bool,
+    ) -> Result<Vec<Task>, PollError> {
         let (reply, mut answer) = oneshot::channel();
         let wait = request.wait;
         self.polls.try_send(WaitingPoll { request, reply }).map_err(|refused| match refused {
@@ -147,10 +157,10 @@ impl PollQueue {
             answer.close();
             let nothing = || self.health.borrow().clone().map_or(Ok(Vec::new()), |error| Err(error.into()));
             return match answer.try_recv() {
-                Ok(late) => Ok(late?.take().await),
+                Ok(late) => Ok(late?.take(has_hung_up).await),
                 Err(_) => nothing(),
             };
         };
-        Ok(answered.unwrap_or(Err(PollError::Closed))?.take().await)
+        Ok(answered.unwrap_or(Err(PollError::Closed))?.take(has_hung_up).await)
     }
 }

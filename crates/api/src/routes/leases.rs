@@ -20,6 +20,7 @@ use crate::answer::json;
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::{Invalid, Unavailable};
 use crate::problem::Problem;
+use crate::server::Peer;
 use crate::state::Api;
 use crate::view;
 use crate::yielding::yielding;
@@ -55,6 +56,7 @@ async fn lease(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     permit: Option<Extension<Permit>>,
+    peer: Option<Extension<Peer>>,
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let poll = poll_request::poll_request(tenant, request, api.config.leases)?;
@@ -66,7 +68,8 @@ async fn lease(
         _ => None,
     };
     let waited = !poll.wait.is_zero();
-    let tasks = api.polls.poll(poll).await?;
+    let has_hung_up = || peer.as_ref().is_some_and(|Extension(peer)| peer.has_hung_up());
+    let tasks = api.polls.poll_unless(poll, has_hung_up).await?;
     drop(waiting);
     if waited {
         // A minute in a long poll is not a minute of silence.

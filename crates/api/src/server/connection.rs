@@ -26,6 +26,7 @@ use tower::Service;
 use super::ServerLimits;
 use super::activity::{ActivityCheck, ConnectionActivity};
 use super::framing::Framing;
+use super::peer::Peer;
 use super::{UnreadOnConnection, reading, refusal};
 
 /// For how long, and for how many bytes, we read on after the last answer. Closing a socket with
@@ -54,6 +55,7 @@ impl ConnectionServer {
         }
         let activity = Arc::new(ConnectionActivity::new(Instant::now()));
         let (hand_over, returned) = oneshot::channel();
+        let peer = Peer::of(&stream);
         let socket = Socket {
             stream: Some(stream),
             hand_over: Some(hand_over),
@@ -61,8 +63,9 @@ impl ConnectionServer {
             refusal: None,
             own: Vec::new(),
             activity: Arc::clone(&activity),
+            peer: peer.clone(),
         };
-        let ended = self.drive(socket, &activity).await;
+        let ended = self.drive(socket, &activity, &peer).await;
         match returned.await {
             Ok(stream) if ended == ConnectionEnd::Cut => reset(&stream),
             Ok(stream) if !self.shutdown.is_cancelled() => linger(stream).await,
@@ -70,9 +73,10 @@ impl ConnectionServer {
         }
     }
 
-    async fn drive(&self, socket: Socket, activity: &Arc<ConnectionActivity>) -> ConnectionEnd {
+    async fn drive(&self, socket: Socket, activity: &Arc<ConnectionActivity>, peer: &Peer) -> ConnectionEnd {
         let service = service_fn(|mut request: Request<Incoming>| {
             let (mut app, activity) = (self.app.clone(), Arc::clone(activity));
+            request.extensions_mut().insert(peer.clone());
             async move {
                 let _under_way = activity.begin_request(request.version() == hyper::Version::HTTP_2);
                 request.extensions_mut().insert(UnreadOnConnection(Arc::clone(&activity)));
@@ -170,6 +174,7 @@ struct Socket {
     /// The unsent rest of an answer that replaces the parser's own.
     own: Vec<u8>,
     activity: Arc<ConnectionActivity>,
+    peer: Peer,
 }
 
 impl Socket {
@@ -202,6 +207,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        self.peer.is_over();
         if let (Some(stream), Some(hand_over)) = (self.stream.take(), self.hand_over.take()) {
             // While the server aborts there is no receiver; then the stream closes here.
             drop(hand_over.send(stream));

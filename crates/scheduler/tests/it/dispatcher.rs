@@ -130,6 +130,22 @@ async fn tasks_of_a_disconnected_worker_are_given_back_uncounted() {
     assert_eq!(harness.lease("default", 1).await[0].id, id);
 }
 
+/// It may hang up after the claim was answered, before anyone has dropped its poll.
+#[tokio::test]
+async fn a_worker_that_hung_up_at_the_hand_over_gets_nothing() {
+    let mut harness = Harness::new();
+    let id = harness.submit(task()).await;
+    let polls = harness.polls.clone();
+    let wanted = request(PollFilter::Queues(vec!["default".into()]), 1, WAIT_MAX);
+    let mut polled = Box::pin(async move { polls.poll_unless(wanted, || true).await });
+    assert!(poll_once(&mut polled).is_none());
+    assert_eq!(harness.dispatcher.run_once().await.unwrap(), Report { pulled: 1, pushed: 0, more: true });
+    assert!(polled.await.unwrap().is_empty(), "it was handed a task");
+    harness.passes().await;
+    assert_eq!(harness.task(id).await.position.attempts, 0);
+    assert_eq!(harness.lease("default", 1).await[0].id, id);
+}
+
 #[tokio::test]
 async fn more_workers_than_may_wait_are_turned_away() {
     let mut harness = Harness::with(|config| config.waiting_workers = 2);
