@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 2xx | completed; a JSON body within the bound is the result |
 //! | 202 with `Punctual-Completion: async` | accepted: it runs until it is settled through the API, or times out |
-//! | 408, 425, 429, 503 | retried, after the delay in `Retry-After` |
+//! | 408, 425, 429, 503 | retried, after the delay in `Retry-After`, but not before the policy's first delay |
 //! | other 4xx | a dead letter at once |
 //! | 3xx | retried: redirects are not followed, and a load balancer may be recovering |
 //! | anything else, and no answer at all | retried |
@@ -15,7 +15,7 @@
 use std::borrow::Cow;
 
 use punctual_core::json::Json;
-use punctual_core::retry::Jitter;
+use punctual_core::retry::{Jitter, RetryPolicy};
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
@@ -83,13 +83,17 @@ pub fn judge(result: WebhookResult, now: Timestamp) -> RunOutcome {
     }
 }
 
-/// Adds up to a tenth to the delay that a target asked for, so that tasks that it refused together
-/// do not return together. `random` is any number.
-pub(crate) fn spread_retry_after(mut outcome: RunOutcome, jitter: Jitter, random: u64) -> RunOutcome {
-    if let (RunOutcome::Failed(RunFailure { retry_after_millis: Some(asked), .. }), Jitter::Full) =
-        (&mut outcome, jitter)
-    {
-        *asked = asked.saturating_add(random % (*asked / 10 + 1));
+/// Fits the delay that a target asked for to the task's policy. With jitter it grows by up to a
+/// tenth, so that tasks that were refused together do not return together. It is never shorter than
+/// the policy's first delay: a `Retry-After` of zero must not use up all attempts at once. `random`
+/// is any number.
+pub(crate) fn fit_retry_after(mut outcome: RunOutcome, policy: &RetryPolicy, random: u64) -> RunOutcome {
+    if let RunOutcome::Failed(RunFailure { retry_after_millis: Some(asked), .. }) = &mut outcome {
+        let spread = match policy.jitter {
+            Jitter::None => 0,
+            Jitter::Full => random % (*asked / 10 + 1),
+        };
+        *asked = asked.saturating_add(spread).max(policy.delay_millis(1, random));
     }
     outcome
 }

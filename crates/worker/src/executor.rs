@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{WebhookResult, judge, spread_retry_after};
+use crate::answer::{WebhookResult, judge, fit_retry_after};
 use crate::settler::FinishedRun;
 use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
@@ -81,7 +81,7 @@ impl Executor {
         if self.shutdown.is_cancelled() {
             self.drained.fetch_add(1, Ordering::Relaxed);
         }
-        spread_retry_after(judge(result, self.clock.now()), task.body.retry_policy.jitter, rand::random())
+        fit_retry_after(judge(result, self.clock.now()), &task.body.retry_policy, rand::random())
     }
 
     /// Hands the outcome to the settler, which writes it in a batch.

@@ -115,6 +115,10 @@ fn kept_texts_are_bounded_and_plain() {
     assert_eq!(cut.error.details.unwrap().matches('x').count(), EXCERPT_BYTES);
 }
 
+fn policy(jitter: Jitter, backoff_millis: u64) -> RetryPolicy {
+    RetryPolicy { jitter, backoff_millis, ..RetryPolicy::default() }
+}
+
 #[test]
 fn jitter_adds_up_to_a_tenth_to_the_delay_asked_for() {
     let busy = outcome(WebhookAnswer { retry_after: Some("100".into()), ..answer(429) });
@@ -124,11 +128,27 @@ fn jitter_adds_up_to_a_tenth_to_the_delay_asked_for() {
         (Jitter::Full, 10_000, 110_000),
         (Jitter::Full, 10_001, 100_000),
     ] {
-        let spread = failed(spread_retry_after(busy.clone(), jitter, random));
-        assert_eq!(spread.retry_after_millis, Some(millis), "{jitter:?} {random}");
+        let fitted = failed(fit_retry_after(busy.clone(), &policy(jitter, 1_000), random));
+        assert_eq!(fitted.retry_after_millis, Some(millis), "{jitter:?} {random}");
     }
-    let unasked = failed(spread_retry_after(outcome(answer(500)), Jitter::Full, 7));
+    let unasked = failed(fit_retry_after(outcome(answer(500)), &policy(Jitter::Full, 1_000), 7));
     assert_eq!(unasked.retry_after_millis, None);
     let done = outcome(answer(200));
-    assert_eq!(spread_retry_after(done.clone(), Jitter::Full, 7), done);
+    assert_eq!(fit_retry_after(done.clone(), &policy(Jitter::Full, 1_000), 7), done);
+}
+
+#[test]
+fn no_target_shortens_the_first_delay_of_the_policy() {
+    for (asked, jitter, random, millis) in [
+        ("0", Jitter::None, 7, 30_000),
+        ("29", Jitter::None, 7, 30_000),
+        ("31", Jitter::None, 7, 31_000),
+        ("Fri, 22 May 2026 17:00:00 GMT", Jitter::None, 7, 30_000),
+        ("0", Jitter::Full, 12_345, 12_345),
+        ("0", Jitter::Full, 30_000, 30_000),
+    ] {
+        let busy = outcome(WebhookAnswer { retry_after: Some(asked.into()), ..answer(429) });
+        let fitted = failed(fit_retry_after(busy, &policy(jitter, 30_000), random));
+        assert_eq!(fitted.retry_after_millis, Some(millis), "{asked} {jitter:?} {random}");
+    }
 }

@@ -43,6 +43,8 @@ async fn a_failure_is_retried_or_dead_lettered() {
         (SinkAnswer::status(404), State::DeadLettered, "http_404", None),
         (SinkAnswer::status(500), State::Pending, "http_500", Some(1_000)),
         (SinkAnswer::status(503).header("retry-after", "7"), State::Pending, "http_503", Some(7_000)),
+        (SinkAnswer::status(503).header("retry-after", "0"), State::Pending, "http_503", Some(1_000)),
+        (SinkAnswer::status(503).header("retry-after", "-1"), State::Pending, "http_503", Some(1_000)),
         (SinkAnswer::status(307), State::Pending, "redirected", Some(1_000)),
         (SinkAnswer::reset(), State::Pending, "connection_failed", Some(1_000)),
     ] {
@@ -57,7 +59,7 @@ async fn a_failure_is_retried_or_dead_lettered() {
     }
     harness.until_idle(&sink.url("")).await;
     harness.stop(worker).await;
-    assert_eq!((harness.deps.stats.ended(RunEnd::Retried), harness.deps.stats.ended(RunEnd::DeadLettered)), (4, 1));
+    assert_eq!((harness.deps.stats.ended(RunEnd::Retried), harness.deps.stats.ended(RunEnd::DeadLettered)), (6, 1));
 }
 
 #[tokio::test]
