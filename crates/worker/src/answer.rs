@@ -8,7 +8,7 @@
 //! | 202 with `Punctual-Completion: async` | accepted: it runs until it is settled through the API, or times out |
 //! | 408, 425, 429, 503 | retried, after the delay in `Retry-After`, but not before the policy's first delay |
 //! | other 4xx | a dead letter at once |
-//! | 3xx | retried: redirects are not followed, and a load balancer may be recovering |
+//! | 3xx | a dead letter at once: redirects are not followed, so the next call would get the same |
 //! | anything else, and no answer at all | retried |
 //! | a target that may not be called | a dead letter at once |
 
@@ -120,7 +120,7 @@ fn refused(answer: &WebhookAnswer, now: Timestamp) -> RunFailure {
         how: FailedHow::Failed,
         error: RunError { code, message: message.into(), details: details(answer.body.as_deref()) },
         http_status: Some(status),
-        retryable: may_ask || !(400..500).contains(&status),
+        retryable: may_ask || !(300..500).contains(&status),
         retry_after_millis: answer
             .retry_after
             .as_deref()

@@ -31,7 +31,7 @@ fn every_status_has_its_outcome() {
         }
         let failed = failed(outcome);
         let waits = [408, 425, 429, 503].contains(&status);
-        let hopeless = (400..500).contains(&status) && !waits;
+        let hopeless = (300..500).contains(&status) && !waits;
         assert_eq!(failed.retryable, !hopeless, "{status}");
         assert_eq!(failed.retry_after_millis, waits.then_some(7_000), "{status}");
         assert_eq!(failed.http_status, Some(status));

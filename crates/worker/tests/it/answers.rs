@@ -22,8 +22,8 @@ async fn the_status_decides_the_outcome() {
         assert_eq!(answered(SinkAnswer::status(status)).await, wanted);
     }
     for (status, code, retryable) in [
-        (300, "redirected", true),
-        (304, "redirected", true),
+        (300, "redirected", false),
+        (304, "redirected", false),
         (400, "http_400", false),
         (404, "http_404", false),
         (408, "http_408", true),

@@ -150,7 +150,7 @@ async fn other_5xx_are_retried() {
 }
 
 #[tokio::test]
-async fn redirects_are_not_followed() {
+async fn redirects_are_dead_letters_at_once() {
     let caller = shared().await;
     let sink = Sink::start();
     let elsewhere = Sink::start();
@@ -158,11 +158,13 @@ async fn redirects_are_not_followed() {
     for status in [301, 302, 303, 307, 308] {
         let path = format!("/{status}");
         sink.answer(&path, SinkAnswer::status(status).header("Location", &elsewhere.url("/inside")));
-        ids.push((status, caller.submit_id(hook(&sink, &path, json!({"retry_policy": quick(0)}))).await));
+        ids.push((status, caller.submit_id(hook(&sink, &path, json!({}))).await));
     }
     for (status, id) in ids {
-        caller.until(&id, "DEAD_LETTERED").await;
-        assert_eq!(caller.runs(&id).await[0]["http_status"], status);
+        let task = caller.until(&id, "DEAD_LETTERED").await;
+        assert_eq!(task["last_error"]["code"], "redirected");
+        let runs = caller.runs(&id).await;
+        assert_eq!((runs.len(), &runs[0]["http_status"]), (1, &json!(status)), "{runs:#?}");
     }
     assert_eq!(elsewhere.all_hits().len(), 0, "a redirect was followed");
 }
