@@ -35,7 +35,7 @@ pub enum State {
     Running,
     /// Done.
     Completed,
-    /// Will not run: a client cancelled it, or a dependency did not complete.
+    /// Will not run (again): a client cancelled it or purged it, or a dependency did not complete.
     Cancelled,
     /// Will not run: expired, or a dependency did not complete and its policy is `fail`.
     Failed,
@@ -165,6 +165,8 @@ pub enum Event<'a> {
     RunNow,
     /// A client re-drives a dead letter, perhaps with another payload.
     Redrive(Option<Json>),
+    /// A client discards a dead letter.
+    Purge,
 }
 
 /// A run that did not complete.
@@ -279,6 +281,7 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             edit: Some(Box::new(Edit { payload, expires_at: Some(None), ..Edit::default() })),
             ..draft.step(Pending, Step::Redriven)
         },
+        (DeadLettered, Event::Purge) => draft.step(Cancelled, Step::Purged),
         (state, _) => return Err(Illegal { state }),
     };
     // A version that did not grow would let a late worker's token match again.

@@ -39,6 +39,8 @@
 //!   hold was extended or detached.
 //! - `apply_moves_final_tasks_to_the_history_and_back`: readable in both; only a re-drive comes
 //!   back.
+//! - `apply_purges_a_dead_letter_in_the_history`: it is `CANCELLED` there, keeps what it was and can
+//!   no longer be re-driven.
 //! - `apply_answers_each_change_of_a_batch`: in order. A lost change does not stop the others, and
 //!   two changes of one task are applied one after the other.
 //! - `apply_as_leader_is_fenced_by_the_term`: nothing is applied for a lease that another node has

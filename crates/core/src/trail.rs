@@ -126,6 +126,8 @@ pub enum Step<'a> {
         /// Its final state.
         ended: State,
     },
+    /// It was a dead letter and was discarded.
+    Purged,
 }
 
 /// How a run that did not complete ended.
@@ -339,6 +341,7 @@ impl<'a> Entry<'a> {
             Step::Edited => "edited".into(),
             Step::RunNow => "run_now".into(),
             Step::Redriven => "redriven".into(),
+            Step::Purged => "purged".into(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! *Resolving:* tasks with an ordering key wait for their turn, and tasks with dependencies wait
 //! for those to finish. Every write that may end such a wait (a submission, a settlement, an edit,
-//! a re-drive) only leaves a note in the *outbox*, in its own transaction. The resolver works off
+//! a re-drive, a purge) only leaves a note in the *outbox*, in its own transaction. The resolver works off
 //! the notes: right after the commit on the same node ([`Upkeep::wait_for_notes`]), and in a sweep
 //! on every node. So a crash loses nothing. Only the resolver decides turns and dependencies; the
 //! state machine makes the changes, as always.
@@ -26,6 +26,8 @@
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not started.
 //! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Held tasks wait until it is
 //!   re-driven (then it is first) or removed, or its queue says otherwise.
+//! - `a_purged_dead_letter_holds_nothing`: the next task of its key goes on, and its children
+//!   follow their policy.
 //! - `a_queue_that_stops_holding_releases_at_once`: without a review, however many tasks it held,
 //!   by the steps that work off notes.
 //! - `a_task_waits_for_what_it_depends_on`: it is `BLOCKED` until all its dependencies have

@@ -172,9 +172,12 @@ impl StepMark {
             Step::Cancelled => StepKind::Cancelled,
             Step::Expired => StepKind::Expired,
             Step::Redriven => StepKind::Redriven,
-            Step::Unblocked | Step::DependencyFailed | Step::ParentFailed { .. } | Step::Edited | Step::RunNow => {
-                unreachable!("the model has neither dependencies nor edits")
-            }
+            Step::Unblocked
+            | Step::DependencyFailed
+            | Step::ParentFailed { .. }
+            | Step::Edited
+            | Step::RunNow
+            | Step::Purged => unreachable!("the model has no dependencies, edits or purges"),
         };
         StepMark { version: small(entry.version), to: entry.to, kind }
     }

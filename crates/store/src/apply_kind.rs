@@ -13,17 +13,18 @@ pub(crate) enum ApplyKind {
     Edit,
     /// It comes back from the history.
     Redrive,
+    /// It changes and stays in the history.
+    Purge,
 }
 
 impl ApplyKind {
-    /// None: no row can fit the change. Only dead letters are re-driven, and a final task does not
-    /// finish again.
+    /// None: no row can fit the change. Only dead letters leave their final state.
     pub(crate) fn of(change: &Change) -> Option<Self> {
         match (change.from.is_final(), change.to.is_final()) {
-            (true, true) => None,
             // A dead letter has no hold that a change could expect.
-            (true, false) if change.expected_hold.is_some() => None,
-            (true, false) => (change.from == State::DeadLettered).then_some(ApplyKind::Redrive),
+            (true, _) if change.expected_hold.is_some() || change.from != State::DeadLettered => None,
+            (true, true) => Some(ApplyKind::Purge),
+            (true, false) => Some(ApplyKind::Redrive),
             (false, true) => Some(ApplyKind::Finish),
             (false, false) if change.edit.is_some() => Some(ApplyKind::Edit),
             (false, false) => Some(ApplyKind::Change),

@@ -128,6 +128,7 @@ macro_rules! store_conformance {
             start_fails_what_has_expired,
             apply_is_conditional_on_state_version_and_tenant,
             apply_moves_final_tasks_to_the_history_and_back,
+            apply_purges_a_dead_letter_in_the_history,
             apply_answers_each_change_of_a_batch,
             apply_as_leader_is_fenced_by_the_term,
             apply_spares_a_hold_that_was_extended_since,

@@ -8,6 +8,7 @@ mod explain;
 mod header_key;
 mod history;
 mod list;
+mod purge;
 mod read;
 mod redrive;
 mod run_now;
@@ -27,6 +28,7 @@ pub fn router() -> OpenApiRouter<Api> {
         .routes(routes!(read::get_task, edit::edit_task, cancel::cancel_task))
         .routes(routes!(run_now::run_task))
         .routes(routes!(redrive::redrive_task))
+        .routes(routes!(purge::purge_task))
         .routes(routes!(history::list_runs))
         .routes(routes!(history::list_events))
         .routes(routes!(explain::explain_task))

@@ -1,7 +1,7 @@
 //! Applies changes: each by itself, all in one transaction.
 //!
 //! A batch is split into rounds that name no task twice, and a round by kind: tasks that finish,
-//! stay live, are edited or are re-driven. Each part is one statement. Mostly there is only one.
+//! stay live, are edited, re-driven or purged. Each part is one statement. Mostly there is only one.
 
 pub(crate) mod change;
 
@@ -125,6 +125,7 @@ impl ApplyStep {
             ApplyKind::Change => change::change(&writer.session, &wanted).await,
             ApplyKind::Edit => change::edit(&writer.session, &wanted).await,
             ApplyKind::Redrive => change::redrive(&writer.session, &wanted).await,
+            ApplyKind::Purge => change::purge(&writer.session, &wanted).await,
         }
     }
 

@@ -55,8 +55,10 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
     if !fits(change, place.state, place.version) || !is_of_tenant(session, place.lane, change.tenant.as_deref())? {
         return Ok(Applied::Lost);
     }
-    if kind == ApplyKind::Redrive {
-        return redrive(session, place, change);
+    match kind {
+        ApplyKind::Redrive => return redrive(session, place, change),
+        ApplyKind::Purge => return purge(session, &place, change),
+        ApplyKind::Finish | ApplyKind::Change | ApplyKind::Edit => {}
     }
     let lane = match &change.edit {
         Some(edit) => edit_task(session, &place, edit)?,
@@ -249,6 +251,16 @@ fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> 
         None => place.lane,
     };
     place.record(session, change, lane)
+}
+
+/// Purges a dead letter. Tasks may wait for it, so its new end leaves a note.
+fn purge(session: &mut Session<'_>, place: &TargetRow, change: &Change) -> Result<Applied, Fault> {
+    let purge = session.statements.get(Sql::HistoryPurge)?;
+    purge.execute((place.seq, change.to.code(), number_column(change.version), change.trail.as_bytes()))?;
+    let row = NotedRow { seq: place.seq, ordering: ordering_of(session, place)?, awaited: true };
+    let at = LaneInstant::of_columns(place.lane, place.due_at);
+    outbox::record(session, &Effects::in_place(change, at), &row)?;
+    Ok(Applied::Done(None))
 }
 
 /// The name of a task's ordering key, from its body.

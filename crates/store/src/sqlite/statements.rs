@@ -76,6 +76,7 @@ statements! {
     HistoryInsert => include_str!("../sql/sqlite/history_insert.sql"),
     HistoryLook => include_str!("../sql/sqlite/history_look.sql"),
     HistoryRead => include_str!("../sql/sqlite/history_read.sql"),
+    HistoryPurge => include_str!("../sql/sqlite/history_purge.sql"),
     HistoryRedrive => include_str!("../sql/sqlite/history_redrive.sql"),
     HistoryRemove => include_str!("../sql/sqlite/history_remove.sql"),
     HistoryWalk => include_str!("../sql/sqlite/history_walk.sql"),

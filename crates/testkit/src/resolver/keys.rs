@@ -7,6 +7,7 @@ use punctual_core::state::{Event, State};
 use punctual_core::store::Claim;
 use punctual_core::task::{Edit, Task};
 use punctual_core::time::Timestamp;
+use punctual_core::trail::Step;
 use punctual_core::upkeep::Prunable;
 
 use super::{claimable, set, state_of, take};
@@ -174,6 +175,31 @@ pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFac
     assert!(fixture.find(dead.tenant(), dead.id).await.is_none());
     review(&fixture).await;
     take(&fixture, lane, &[&third]).await;
+}
+
+/// Neither its key nor its dependents, also those that were submitted since.
+pub async fn a_purged_dead_letter_holds_nothing(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    set(&fixture, OnDeadLetter::Hold).await;
+    let first = fixture.insert_one(keyed(-10)).await;
+    let next = fixture.insert_one(keyed(-5)).await;
+    let early = fixture.insert_one(task().queue("children").depends_on(&[first.id])).await;
+    let lane = first.lane.id;
+    let running = take(&fixture, lane, &[&first]).await.remove(0);
+    let dead = fixture.apply(&running, fail_for_good(&running)).await;
+    let late = fixture.insert_one(task().queue("children").depends_on(&[first.id])).await;
+    assert!(claimable(&fixture, lane).await.is_empty(), "it holds its key");
+    assert_eq!((state_of(&fixture, &early).await, state_of(&fixture, &late).await), (State::Blocked, State::Blocked));
+    fixture.apply(&dead, Event::Purge).await;
+    take(&fixture, lane, &[&next]).await;
+    for child in [&early, &late] {
+        let child = fixture.get(child).await;
+        assert_eq!(child.state(), State::Cancelled, "it follows its policy");
+        let named = Step::ParentFailed { parent: first.id, ended: State::Cancelled };
+        assert_eq!(child.trail.last().map(|entry| entry.step), Some(named));
+    }
+    review(&fixture).await;
+    assert_eq!(fixture.resolve().await, 0, "nothing is left");
 }
 
 /// More tasks than a step reads: those with the keys of dead letters, and their dependents.

@@ -53,6 +53,32 @@ pub async fn apply_moves_final_tasks_to_the_history_and_back(factory: &dyn Store
     assert_eq!(ids(&fixture.lease(lane, 10).await), [redriven.id]);
 }
 
+/// Nothing but its state, version and trail changes.
+pub async fn apply_purges_a_dead_letter_in_the_history(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let running = fixture.running(task().payload("1").label("l", "v")).await;
+    let dead = fixture.apply(&running, fail_for_good(&running)).await;
+    let redrive = fixture.change(&dead, Event::Redrive(None));
+    let purge = fixture.change(&dead, Event::Purge);
+    let live = fixture.insert_one(task()).await;
+    fixture.advance(10);
+    assert!(matches!(fixture.apply_change(purge.clone()).await, Applied::Done(None)));
+    let purged = fixture.get(&dead).await;
+    assert_eq!((purged.state(), purged.position.version), (State::Cancelled, dead.position.version + 1));
+    assert_eq!((purged.completed_at, purged.position.attempts), (dead.completed_at, dead.position.attempts));
+    assert_eq!(purged.trail.last_error(), dead.trail.last_error());
+    assert_eq!(purged.trail.entries().count(), dead.trail.entries().count() + 1);
+    for late in [redrive, purge] {
+        assert!(matches!(fixture.apply_change(late).await, Applied::Lost), "it was purged before");
+    }
+    let of = |state| fixture.list(Filter { states: vec![state], ..all_of(TENANT) }, 10);
+    assert_eq!(ids(&of(State::DeadLettered).await), []);
+    let cancelled = of(State::Cancelled).await;
+    assert_eq!(ids(&cancelled), [dead.id]);
+    assert_same(&cancelled[0], &purged);
+    assert_eq!(fixture.counts().await.into_iter().collect::<Vec<_>>(), [((live.lane.id, State::Pending), 1)]);
+}
+
 /// A re-driven dead letter counts attempts from zero, keeps its trail and takes a new payload; many
 /// times over.
 pub async fn redrive_starts_over(factory: &dyn StoreFactory) {

@@ -115,7 +115,8 @@ pub(super) fn turn(facts: &Facts) -> Option<Reason> {
     }
     if let Some(id) = turn.held_by {
         tasks.push(TaskInTheWay { id, state: State::DeadLettered.into(), holds: true });
-        holders.push(format!("{id} is a dead letter, and its queue holds the tasks behind it: re-drive it"));
+        holders
+            .push(format!("{id} is a dead letter, and its queue holds the tasks behind it: re-drive it or purge it"));
     }
     let is_blocked = facts.task.state() == State::Blocked;
     if is_blocked && holders.is_empty() && turn.ahead.tasks == 0 {

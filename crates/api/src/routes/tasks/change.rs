@@ -1,7 +1,7 @@
 //! The loop around every change of one task: read, decide, write on the condition that nothing
 //! changed, and start again if something did.
 //!
-//! Called by the routes that edit, cancel, run and re-drive a task.
+//! Called by the routes that edit, cancel, run, re-drive and purge a task.
 
 use axum::http::StatusCode;
 use axum::response::Response;

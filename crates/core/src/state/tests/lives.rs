@@ -9,10 +9,10 @@ use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued
 /// The edges of the diagram in the API's contract, and the steps that change a task without moving
 /// it (an edit, "run now", a request to stop).
 #[rustfmt::skip]
-pub(super) const EDGES: [(State, State); 18] = [
+pub(super) const EDGES: [(State, State); 19] = [
     (Blocked, Pending), (Pending, Queued), (Queued, Running), (Running, Completed),
     (Queued, Pending), (Running, Pending),
-    (Running, DeadLettered), (DeadLettered, Pending),
+    (Running, DeadLettered), (DeadLettered, Pending), (DeadLettered, Cancelled),
     (Blocked, Cancelled), (Pending, Cancelled), (Queued, Cancelled),
     (Blocked, Failed), (Pending, Failed), (Queued, Failed),
     (Running, Cancelled),
@@ -90,6 +90,7 @@ fn events() -> impl Strategy<Value = Event<'static>> {
         2 => edits,
         1 => Just(Event::RunNow),
         4 => Just(Event::Redrive(None)),
+        1 => Just(Event::Purge),
     ]
 }
 

@@ -169,6 +169,13 @@ pub(crate) async fn redrive(session: &Session, wanted: &[RowChange<'_>]) -> Resu
     Ok(session.query(Sql::TaskRedrive, &parameters).await?.iter().map(changed).collect())
 }
 
+/// Purges dead letters, which stay in the history.
+pub(crate) async fn purge(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
+    let of = Conditions::of(wanted);
+    let parameters = [&of.row()[..], &of.position()].concat();
+    Ok(session.query(Sql::TaskPurge, &parameters).await?.iter().map(changed).collect())
+}
+
 fn changed(row: &Row) -> ChangedRow {
     ChangedRow {
         id: row.get(0),

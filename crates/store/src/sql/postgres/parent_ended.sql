@@ -2,4 +2,4 @@
 SELECT h.id, l.tenant, h.state
 FROM history AS h JOIN lanes AS l ON l.id = h.lane
 WHERE h.id = ANY ($1)
-FOR KEY SHARE OF h
+FOR SHARE OF h
