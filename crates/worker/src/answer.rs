@@ -1,6 +1,6 @@
 //! Judges the answer of a webhook: which outcome it gives the run. Pure.
 //!
-//! The executor calls [`judge`] after every call.
+//! The executor calls [`judge`] after every call, or [`cut_off`] if it ended the call itself.
 //!
 //! | answer | outcome |
 //! |---|---|
@@ -81,6 +81,23 @@ pub fn judge(result: WebhookResult, now: Timestamp) -> RunOutcome {
         },
         WebhookResult::Broken { status, fault } => RunOutcome::Failed(broken(status, &fault)),
     }
+}
+
+/// The outcome of a call that the node cut off because it shuts down. The target may have got the
+/// request. A task with retries is given back, and the run uses up none of them. A task without
+/// retries is never called twice: it is lost with its node, as after a crash.
+pub(crate) fn cut_off(policy: &RetryPolicy) -> RunOutcome {
+    if policy.max_retries > 0 {
+        return RunOutcome::GivenBack;
+    }
+    let message = "the node shut down before the webhook answered, and the task has no retries";
+    RunOutcome::Failed(RunFailure {
+        how: FailedHow::Lost,
+        error: RunError { code: "worker_lost".into(), message: message.into(), details: None },
+        http_status: None,
+        retryable: true,
+        retry_after_millis: None,
+    })
 }
 
 /// Fits the delay that a target asked for to the task's policy. With jitter it grows by up to a

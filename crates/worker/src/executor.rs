@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{WebhookResult, judge, fit_retry_after};
+use crate::answer::{WebhookResult, cut_off, fit_retry_after, judge};
 use crate::settler::FinishedRun;
 use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
@@ -30,6 +30,16 @@ pub(crate) struct StartedRun {
     pub(crate) held_until: Instant,
     pub(crate) call_slot: OwnedSemaphorePermit,
     pub(crate) target_slot: TargetSlot,
+}
+
+/// How a call ended.
+enum CallEnd {
+    /// With a result, good or bad.
+    Answered(WebhookResult),
+    /// The node shut down before there was one. The target may have got the request.
+    CutOff,
+    /// The node shut down before it was made.
+    NotMade,
 }
 
 /// Runs tasks (see the module).
@@ -51,18 +61,18 @@ impl Executor {
     /// Call → judge → settle.
     pub(crate) async fn run(self: Arc<Self>, run: StartedRun) {
         let StartedRun { task, held_until, call_slot, target_slot } = run;
-        let result = self.call(&task).await;
+        let end = self.call(&task).await;
         drop(target_slot);
-        let outcome = self.judge(&task, result);
+        let outcome = self.judge(&task, end);
         self.settle(FinishedRun::new(&task, outcome, held_until)).await;
         // Kept until the settler has the outcome: a store that falls behind slows the calls down.
         drop(call_slot);
     }
 
-    /// Calls the webhook within the task's timeout. None if the call was aborted.
-    async fn call(&self, task: &Task) -> Option<WebhookResult> {
+    /// Calls the webhook within the task's timeout.
+    async fn call(&self, task: &Task) -> CallEnd {
         if self.abort.is_cancelled() {
-            return None;
+            return CallEnd::NotMade;
         }
         let now = self.clock.now();
         let lateness = now.millis_since(task.due_at.max(task.created_at));
@@ -70,14 +80,18 @@ impl Executor {
         let deadline = Instant::now() + Duration::from_millis(task.body.timeout_millis).min(RUN_MAX);
         tokio::select! {
             biased;
-            result = self.webhooks.call(task, now, deadline) => Some(result),
-            () = self.abort.cancelled() => None,
+            result = self.webhooks.call(task, now, deadline) => CallEnd::Answered(result),
+            () = self.abort.cancelled() => CallEnd::CutOff,
         }
     }
 
-    /// What the result means for the task. Without one, the node gives the task back.
-    fn judge(&self, task: &Task, result: Option<WebhookResult>) -> RunOutcome {
-        let Some(result) = result else { return RunOutcome::GivenBack };
+    /// What the end of the call means for the task.
+    fn judge(&self, task: &Task, end: CallEnd) -> RunOutcome {
+        let result = match end {
+            CallEnd::Answered(result) => result,
+            CallEnd::CutOff => return cut_off(&task.body.retry_policy),
+            CallEnd::NotMade => return RunOutcome::GivenBack,
+        };
         if self.shutdown.is_cancelled() {
             self.drained.fetch_add(1, Ordering::Relaxed);
         }

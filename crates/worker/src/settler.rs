@@ -17,7 +17,7 @@ use punctual_core::run_end::{RunEnd, RunOutcome};
 use punctual_core::state::{By, Change, Position};
 use punctual_core::store::{Applied, Beat, Store};
 use punctual_core::task::Task;
-use punctual_core::trail::{Actor, Trail};
+use punctual_core::trail::{Actor, FailedHow, Step, Trail};
 use punctual_scheduler::breakers::{Circuits, EndedRun};
 use punctual_scheduler::settle::stop_if_asked;
 use tokio::sync::mpsc;
@@ -202,8 +202,12 @@ impl WebhookSettler {
     }
 }
 
-/// A run for the breakers, with the error in the steps that ended it.
+/// A run for the breakers, with the error in the steps that ended it. A run that this node cut off
+/// says nothing about its target, like one that it gave back.
 fn ended_run<'a>(lane: &'a Lane, task: TaskId, end: RunEnd, steps: Option<&'a Trail>) -> EndedRun<'a> {
+    let last = steps.and_then(Trail::last).map(|entry| entry.step);
+    let is_cut_off = matches!(last, Some(Step::Failed { outcome: FailedHow::Lost, .. }));
+    let end = if is_cut_off { RunEnd::GivenBack } else { end };
     let steps = steps.filter(|_| end.is_failure());
     let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);
     EndedRun { tenant: &lane.key.tenant, target: target_of(&lane.key), task, end, error }
@@ -217,4 +221,32 @@ struct EndWrite {
     change: Change,
     end: RunEnd,
     held_until: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_core::lane::{LaneId, LaneKey, Route};
+    use punctual_core::state::{Event, State, transition};
+    use punctual_core::time::Timestamp;
+
+    use super::*;
+    use crate::answer::{CallFault, WebhookResult, cut_off, judge};
+
+    #[test]
+    fn a_run_that_was_cut_off_says_nothing_about_its_target() {
+        let now = Timestamp::from_millis(1);
+        let by = By { now, node: NodeId::new(1), actor: Actor::Node };
+        let key = LaneKey { tenant: "t".into(), queue: "q".into(), kind: "k".into(), priority: 5, route: Route::Pull };
+        let lane = Lane { id: LaneId::new(1), key };
+        let running = Position { state: State::Running, version: 3, attempts: 1, crashes: 0, cancel_requested: false };
+        let policy = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
+        let refused = judge(WebhookResult::Broken { status: None, fault: CallFault::Timeout }, now);
+        for (outcome, counted) in [(cut_off(&policy), RunEnd::GivenBack), (refused, RunEnd::DeadLettered)] {
+            let (change, end) = outcome.end_run(&running, policy, || false, 0, &by).unwrap();
+            assert_eq!(end, RunEnd::DeadLettered, "the task is never called twice");
+            assert_eq!(ended_run(&lane, TaskId::new(), end, Some(&change.trail)).end, counted);
+        }
+        let given_back = transition(&running, Event::GiveBack(now), &by).unwrap();
+        assert_eq!(ended_run(&lane, TaskId::new(), RunEnd::GivenBack, Some(&given_back.trail)).end, RunEnd::GivenBack);
+    }
 }

@@ -134,6 +134,22 @@ async fn all_tasks(caller: &Caller) -> BTreeMap<String, Value> {
     }
 }
 
+#[tokio::test]
+async fn a_call_without_retries_is_not_made_again_after_kill_9() {
+    let mut world = World::start_with(with_short_leases).await;
+    let sink = Sink::start();
+    sink.answer("/hook", SinkAnswer::hang());
+    let task =
+        json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 300, "retry_policy": quick(0)});
+    let id = world.caller().submit_id(task).await;
+    sink.wait_for("/hook", 1, SOON).await;
+    world.server.kill();
+    world.restart().await;
+    let task = world.caller().until(&id, "DEAD_LETTERED").await;
+    assert_eq!(task["last_error"]["code"], "worker_lost", "{task:#}");
+    assert_eq!(sink.hits("/hook").len(), 1, "called twice");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn acknowledged_tasks_finish_after_kill_9() {
     let mut world = World::start_with(with_short_leases).await;

@@ -42,9 +42,8 @@ async fn an_unfinished_run_is_given_back_uncounted_at_the_deadline() {
     let mut world = World::start_with(|serve| serve.setting("SHUTDOWN__DRAIN_SECONDS", "1")).await;
     let sink = Sink::start();
     sink.script("/hook", [SinkAnswer::hang(), SinkAnswer::json(&json!("second"))]);
-    // No retries: if the first run counted, there would be no second.
     let task =
-        json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 300, "retry_policy": quick(0)});
+        json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 300, "retry_policy": quick(1)});
     let id = world.caller().submit_id(task).await;
     sink.wait_for("/hook", 1, SOON).await;
     let asked = Instant::now();
@@ -58,6 +57,23 @@ async fn an_unfinished_run_is_given_back_uncounted_at_the_deadline() {
     assert_eq!((&task["result"], &task["retry_count"]), (&json!("second"), &json!(0)));
     assert_eq!(sink.hits("/hook").len(), 2);
     caller.trail(&id).await;
+}
+
+#[tokio::test]
+async fn a_call_without_retries_is_not_made_again_after_sigterm() {
+    let mut world = World::start_with(|serve| serve.setting("SHUTDOWN__DRAIN_SECONDS", "1")).await;
+    let sink = Sink::start();
+    sink.answer("/hook", SinkAnswer::hang());
+    let task =
+        json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 300, "retry_policy": quick(0)});
+    let id = world.caller().submit_id(task).await;
+    sink.wait_for("/hook", 1, SOON).await;
+    world.server.terminate();
+    assert_eq!(world.server.exit(SOON).await.code, Some(0));
+    world.restart().await;
+    let task = world.caller().until(&id, "DEAD_LETTERED").await;
+    assert_eq!(task["last_error"]["code"], "worker_lost", "{task:#}");
+    assert_eq!(sink.hits("/hook").len(), 1, "called twice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
