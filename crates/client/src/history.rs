@@ -60,7 +60,8 @@ pub struct TaskEvent {
     pub from: Option<Status>,
     /// The state after.
     pub to: Status,
-    /// On whose behalf: `client`, `scheduler`, `worker:NAME`, `reaper`, `node`, `schedule`.
+    /// On whose behalf: `client`, `sql`, `scheduler`, `worker:NAME`, `reaper`, `node`, `schedule`,
+    /// `resolver`.
     pub actor: String,
     /// The process that wrote it.
     pub node: String,

@@ -2,50 +2,102 @@
 //!
 //! Every address outside of the public internet is forbidden unless the operator has listed it:
 //! loopback, private and link-local networks (cloud metadata is there), and the ranges in which an
-//! IPv6 address stands for an IPv4 one. Pure; the worker applies it to literal addresses and to
-//! every resolved one.
+//! IPv6 address stands for an IPv4 one. What the operator denies is forbidden in any case, and so is
+//! the node's own API. Pure; the submission checks literal addresses with it, and the worker those
+//! and every resolved one.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Whether `address` is forbidden, given the `allowed` networks.
-pub fn is_forbidden(address: IpAddr, allowed: &AllowedNetworks) -> bool {
-    let address = address.to_canonical();
-    let special = match address {
-        IpAddr::V4(v4) => is_special_v4(v4),
-        IpAddr::V6(v6) => is_special_v6(v6),
-    };
-    special && !allowed.contain(address)
-}
-
-/// The special networks that may be called.
+/// The networks that may be called: the public internet and what the operator has listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllowedNetworks(Vec<Network>);
+pub struct AllowedNetworks {
+    /// Special networks that may be called.
+    allow: Vec<Network>,
+    /// Networks that may not be called, even if they are public or allowed.
+    deny: Vec<Network>,
+    /// Where this node listens.
+    own: Option<SocketAddr>,
+}
 
 impl AllowedNetworks {
     /// Only the public internet.
     pub const fn none() -> Self {
-        Self(Vec::new())
+        Self { allow: Vec::new(), deny: Vec::new(), own: None }
     }
 
-    /// The public internet and this machine: what an embedded server without authentication allows.
+    /// The public internet and this machine.
     pub fn loopback() -> Self {
-        Self(vec![
-            Network { base: Ipv4Addr::new(127, 0, 0, 0).into(), bits: 8 },
-            Network { base: Ipv6Addr::LOCALHOST.into(), bits: 128 },
-        ])
+        Self::none().allowing(LOOPBACK)
     }
 
-    /// The networks written as `address/bits` or as single addresses.
+    /// The public internet and these networks, written as `address/bits` or as single addresses.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, NotANetwork> {
-        texts.into_iter().map(str::parse).collect::<Result<_, _>>().map(Self)
+        let networks = texts.into_iter().map(str::parse).collect::<Result<Vec<Network>, _>>()?;
+        Ok(Self::none().allowing(networks))
     }
 
-    fn contain(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.contains(address))
+    /// The same and these special networks.
+    #[must_use]
+    pub fn allowing(mut self, networks: impl IntoIterator<Item = Network>) -> Self {
+        self.allow.extend(networks);
+        self
+    }
+
+    /// The same without these networks, public or special.
+    #[must_use]
+    pub fn denying(mut self, networks: impl IntoIterator<Item = Network>) -> Self {
+        self.deny.extend(networks);
+        self
+    }
+
+    /// The same without the API of the node that listens at `address`: at its port, nothing on this
+    /// machine may be called.
+    #[must_use]
+    pub fn without_own(self, address: SocketAddr) -> Self {
+        Self { own: Some(address), ..self }
+    }
+
+    /// The same without this machine, even if it is allowed. An unspecified address reaches it,
+    /// too.
+    #[must_use]
+    pub fn without_this_machine(self) -> Self {
+        let own = self.own.map(|own| Network::single(own.ip().to_canonical()));
+        self.denying(LOOPBACK.into_iter().chain(UNSPECIFIED).chain(own))
+    }
+
+    /// Whether the node's own API listens at this port.
+    pub fn is_own_port(&self, port: u16) -> bool {
+        self.own.is_some_and(|own| own.port() == port)
+    }
+
+    /// Whether `address` may not be called at any port but the node's own.
+    pub fn forbids(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let is_special = match address {
+            IpAddr::V4(v4) => is_special_v4(v4),
+            IpAddr::V6(v6) => is_special_v6(v6),
+        };
+        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+        is_in(&self.deny) || (is_special && !is_in(&self.allow))
+    }
+
+    /// Whether `address` may not be called at `port`.
+    pub fn forbids_at(&self, address: IpAddr, port: u16) -> bool {
+        self.forbids(address) || (self.is_own_port(port) && self.clone().without_this_machine().forbids(address))
     }
 }
+
+const LOOPBACK: [Network; 2] = [
+    Network { base: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 },
+    Network { base: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 },
+];
+
+const UNSPECIFIED: [Network; 2] = [
+    Network { base: IpAddr::V4(Ipv4Addr::UNSPECIFIED), bits: 8 },
+    Network { base: IpAddr::V6(Ipv6Addr::UNSPECIFIED), bits: 128 },
+];
 
 /// A text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +112,11 @@ pub struct Network {
 }
 
 impl Network {
+    /// The network of one address.
+    const fn single(address: IpAddr) -> Self {
+        Self { base: address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
     /// Whether the address lies in the range.
     pub fn contains(self, address: IpAddr) -> bool {
         match (self.base, address) {
@@ -112,8 +169,10 @@ const fn v4(a: u8, b: u8, c: u8, bits: u8) -> (Ipv4Addr, u8) {
     (Ipv4Addr::new(a, b, c, 0), bits)
 }
 
-/// Everything in IANA's registry of special addresses that is not a public service.
-const SPECIAL_V4: [(Ipv4Addr, u8); 15] = [
+/// Everything in IANA's registry of special addresses that is not a public service, and
+/// 168.63.129.16. That is a public address, but in Azure it is the machine's own metadata service.
+const SPECIAL_V4: [(Ipv4Addr, u8); 16] = [
+    (Ipv4Addr::new(168, 63, 129, 16), 32),
     v4(0, 0, 0, 8),
     v4(10, 0, 0, 8),
     v4(100, 64, 0, 10),
@@ -171,6 +230,8 @@ mod tests {
             "169.254.0.0",
             "169.254.169.254",
             "169.254.255.255",
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
             "172.16.0.0",
             "172.31.255.255",
             "192.0.0.0",
@@ -217,7 +278,7 @@ mod tests {
             "4000::1",
             "1fff::1",
         ] {
-            assert!(is_forbidden(ip(text), &AllowedNetworks::none()), "{text}");
+            assert!(AllowedNetworks::none().forbids(ip(text)), "{text}");
         }
     }
 
@@ -231,6 +292,8 @@ mod tests {
             "100.128.0.0",
             "126.255.255.255",
             "128.0.0.0",
+            "168.63.129.15",
+            "168.63.129.17",
             "169.253.255.255",
             "169.255.0.0",
             "172.15.255.255",
@@ -255,7 +318,7 @@ mod tests {
             "3ffe::1",
             "3fff:1000::1",
         ] {
-            assert!(!is_forbidden(ip(text), &AllowedNetworks::none()), "{text}");
+            assert!(!AllowedNetworks::none().forbids(ip(text)), "{text}");
         }
     }
 
@@ -272,7 +335,7 @@ mod tests {
             ("::7f00:1", true),
             ("0.0.0.0", true),
         ] {
-            assert_eq!(is_forbidden(ip(text), &loopback), forbidden, "{text}");
+            assert_eq!(loopback.forbids(ip(text)), forbidden, "{text}");
         }
         let listed = AllowedNetworks::parse(["10.1.0.0/16", "fd00:1::/32", "192.168.7.7"]).unwrap();
         for (text, forbidden) in [
@@ -285,10 +348,40 @@ mod tests {
             ("127.0.0.1", true),
             ("8.8.8.8", false),
         ] {
-            assert_eq!(is_forbidden(ip(text), &listed), forbidden, "{text}");
+            assert_eq!(listed.forbids(ip(text)), forbidden, "{text}");
         }
         let everything = AllowedNetworks::parse(["0.0.0.0/0", "::/0"]).unwrap();
-        assert!(!is_forbidden(ip("127.0.0.1"), &everything) && !is_forbidden(ip("fe80::1"), &everything));
+        assert!(!everything.forbids(ip("127.0.0.1")) && !everything.forbids(ip("fe80::1")));
+    }
+
+    #[test]
+    fn denied_networks_are_forbidden_in_any_case() {
+        let denied = ["10.1.2.0/24", "9.9.9.0/24", "2606:4700::/32"].map(|text| text.parse().unwrap());
+        let networks = AllowedNetworks::parse(["10.0.0.0/8"]).unwrap().denying(denied);
+        for (text, forbidden) in [
+            ("10.1.1.1", false),
+            ("10.1.2.3", true),
+            ("9.9.9.9", true),
+            ("::ffff:9.9.9.9", true),
+            ("9.9.8.9", false),
+            ("2606:4700::1111", true),
+            ("2606:4701::1111", false),
+        ] {
+            assert_eq!(networks.forbids(ip(text)), forbidden, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_own_api_is_forbidden_however_it_is_written() {
+        let everything = AllowedNetworks::parse(["0.0.0.0/0", "::/0"]).unwrap();
+        let networks = everything.clone().without_own("10.0.0.7:7400".parse().unwrap());
+        for text in ["10.0.0.7", "::ffff:10.0.0.7", "127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::"] {
+            assert!(networks.forbids_at(ip(text), 7400), "{text}");
+            assert!(!networks.forbids_at(ip(text), 7401), "{text} at another port");
+            assert!(networks.clone().without_this_machine().forbids(ip(text)), "{text} at any port");
+        }
+        assert!(!networks.forbids_at(ip("10.0.0.8"), 7400), "another machine");
+        assert!(!everything.forbids_at(ip("127.0.0.1"), 7400), "no API is known");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub enum Actor<'a> {
     Schedule,
     /// The resolver, which unblocks tasks when their parents have finished.
     Resolver,
+    /// A role of the database, which submitted the task by SQL.
+    Sql,
 }
 
 /// What happened in a step.
@@ -261,6 +263,11 @@ impl Trail {
     /// The last step.
     pub fn last(&self) -> Option<Entry<'_>> {
         self.entries().last()
+    }
+
+    /// Whether the task was submitted by SQL, from the first step.
+    pub fn is_submitted_by_sql(&self) -> bool {
+        self.entries().next().is_some_and(|entry| entry.actor == Actor::Sql)
     }
 
     /// The instant of its schedule that the task was made for, from the first step.

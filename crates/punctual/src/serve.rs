@@ -34,7 +34,9 @@ pub async fn run(config: Config, wrap_store: StoreWrapper) -> anyhow::Result<()>
     let signal = crate::shutdown::on_signals()?;
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
-    let (address, store) = (listener.local_addr()?, config.store_name());
+    // With port 0 the system has chosen one.
+    let config = Config { listen: listener.local_addr()?, ..config };
+    let (address, store) = (config.listen, config.store_name());
     let node = NodeId::random();
     let parts = Arc::new(NodeParts::open(config, node, wrap_store).await?);
     let running = Running::start(parts, listener).await?;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use punctual_core::callback;
 use punctual_core::lane::Route;
-use punctual_core::networks::{self, AllowedNetworks};
+use punctual_core::networks::AllowedNetworks;
 use punctual_core::task::{Callback, limits};
 
 use crate::error::pointer_token;
@@ -15,8 +15,7 @@ use crate::fields::Faults;
 type Headers = BTreeMap<String, String>;
 
 impl Faults {
-    /// The route of a task and its callback. `allowed` lists the special networks that it may be
-    /// in.
+    /// The route of a task and its callback. `allowed` says which networks it may go to.
     pub fn callback(
         &mut self,
         url: Option<String>,
@@ -67,6 +66,7 @@ impl Faults {
 /// Whether the URL names an address that may not be called. The worker checks host names, each time
 /// that it resolves one.
 fn is_forbidden(url: &str, allowed: &AllowedNetworks) -> bool {
-    let address = url::Url::parse(url).ok().and_then(|url| callback::literal_address(&url));
-    address.is_some_and(|address| networks::is_forbidden(address, allowed))
+    let Ok(url) = url::Url::parse(url) else { return false };
+    let port = url.port_or_known_default().unwrap_or_default();
+    callback::literal_address(&url).is_some_and(|address| allowed.forbids_at(address, port))
 }

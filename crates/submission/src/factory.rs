@@ -29,6 +29,7 @@ pub struct Firing {
 #[derive(Clone, Debug)]
 pub struct TaskFactory {
     rules: SubmissionRules,
+    inbox_rules: SubmissionRules,
     node: NodeId,
 }
 
@@ -36,17 +37,19 @@ impl TaskFactory {
     /// A factory that follows `rules`, apart from the payload's limit: that was checked when the
     /// submission was stored.
     pub fn new(rules: SubmissionRules, node: NodeId) -> Self {
-        Self { rules: rules.without_payload_limit(), node }
+        let rules = rules.without_payload_limit();
+        Self { inbox_rules: rules.clone().of_inbox(), rules, node }
     }
 
     /// Makes the task of an occurrence, or returns why it cannot.
     pub fn of_occurrence(&self, schedule: &Schedule, firing: Firing) -> Result<NewTask, String> {
         let Firing { instant, execute_at, now } = firing;
-        let task = self.check(&schedule.tenant, now, schedule.definition.task.get())?;
+        let by = By { now, node: self.node, actor: Actor::Schedule };
+        let task = check(&self.rules, &schedule.tenant, &by, schedule.definition.task.get())?;
         // The queue's jitter was added to a task that is due now; it moves along with the due
         // instant.
         let spread = task.due_at.millis_since(task.execute_at);
-        let trail = By { now, node: self.node, actor: Actor::Schedule }.scheduled(instant);
+        let trail = by.scheduled(instant);
         let body = Body { schedule_id: Some(schedule.id), ..task.body };
         Ok(NewTask { execute_at, due_at: execute_at.plus_millis(spread), body, trail, ..task })
     }
@@ -60,18 +63,20 @@ impl TaskFactory {
         created_at: Timestamp,
         submission: &str,
     ) -> Result<NewTask, String> {
-        Ok(NewTask { id, ..self.check(tenant, created_at, submission)? })
+        let by = By { now: created_at, node: self.node, actor: Actor::Sql };
+        Ok(NewTask { id, ..check(&self.inbox_rules, tenant, &by, submission)? })
     }
+}
 
-    fn check(&self, tenant: &str, now: Timestamp, submission: &str) -> Result<NewTask, String> {
-        let new: wire::NewTask = serde_json::from_str(submission).map_err(|fault| fault.to_string())?;
-        let checked = TaskValidator::new(&self.rules, tenant, now, self.node).check(new, None);
-        checked.map_err(|error| error.to_string())
-    }
+fn check(rules: &SubmissionRules, tenant: &str, by: &By<'_>, submission: &str) -> Result<NewTask, String> {
+    let new: wire::NewTask = serde_json::from_str(submission).map_err(|fault| fault.to_string())?;
+    TaskValidator::by(rules, tenant, by).check(new, None).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use punctual_core::networks::AllowedNetworks;
+
     use super::*;
 
     const AT: Timestamp = Timestamp::from_millis(1_779_472_800_000);
@@ -87,6 +92,23 @@ mod tests {
         let task = enqueued(id, r#"{"type": "t", "payload": {"a": [1.50]}, "delay_seconds": 2}"#).unwrap();
         assert_eq!((task.id, task.created_at, task.execute_at), (id, AT, AT.plus_millis(2_000)));
         assert_eq!((task.lane.tenant.as_str(), task.body.payload.get()), ("acme", r#"{"a": [1.50]}"#));
+    }
+
+    #[test]
+    fn an_enqueued_task_may_not_call_this_machine() {
+        let networks = AllowedNetworks::loopback().allowing(["10.0.0.0/8".parse().unwrap()]);
+        let rules = SubmissionRules { networks, ..SubmissionRules::default() };
+        let factory = TaskFactory::new(rules, NodeId::new(7));
+        let submit = |url: &str| {
+            let submission = format!(r#"{{"type": "t", "callback_url": "{url}"}}"#);
+            factory.of_enqueued("acme", TaskId::new(), AT, &submission)
+        };
+        for url in ["http://127.0.0.1:9/", "http://[::1]/", "http://0.0.0.0/"] {
+            let refused = submit(url).unwrap_err();
+            assert_eq!(refused, "callback_url: points into a network that callbacks may not go to", "{url}");
+        }
+        let task = submit("http://10.1.2.3/").unwrap();
+        assert!(task.trail.is_submitted_by_sql(), "by this the worker knows which names it may not follow");
     }
 
     #[test]

@@ -22,11 +22,18 @@ pub struct SubmissionRules {
     pub timeout_millis: u64,
     /// The settings of queues, as far as this node knows them.
     pub queues: QueueCache,
-    /// The special networks that callbacks may go to.
+    /// The networks that callbacks may go to.
     pub networks: AllowedNetworks,
 }
 
 impl SubmissionRules {
+    /// The same rules for submissions by SQL. Whoever may call `punctual.enqueue` need not be on this
+    /// machine, so callbacks may not go to it.
+    #[must_use]
+    pub fn of_inbox(self) -> Self {
+        Self { networks: self.networks.without_this_machine(), ..self }
+    }
+
     /// The same rules without a limit on the payload, for stored submissions. They were checked
     /// against the limit of their time, and a lower limit must not reject them.
     #[must_use]

@@ -30,8 +30,12 @@ pub struct TaskValidator<'a> {
 impl<'a> TaskValidator<'a> {
     /// A validator for tasks that `tenant` submits to `node` at `now`.
     pub fn new(rules: &'a SubmissionRules, tenant: &'a str, now: Timestamp, node: NodeId) -> Self {
-        let trail = By { now, node, actor: Actor::Client }.submitted(State::Pending);
-        Self { rules, tenant, now, trail }
+        Self::by(rules, tenant, &By { now, node, actor: Actor::Client })
+    }
+
+    /// A validator for tasks that `tenant` submits in this way.
+    pub(crate) fn by(rules: &'a SubmissionRules, tenant: &'a str, by: &By<'_>) -> Self {
+        Self { rules, tenant, now: by.now, trail: by.submitted(State::Pending) }
     }
 
     /// Makes the task to store. `header_key` is the value of the header `Idempotency-Key`.

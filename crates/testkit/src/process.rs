@@ -45,6 +45,8 @@ impl Serve {
             more: Vec::new(),
             settings: Vec::new(),
         }
+        // Sinks are on loopback, which a node on a shared store may not call by default.
+        .setting("WEBHOOKS__ALLOW_NETWORKS", "127.0.0.0/8,::1")
     }
 
     /// Sets another address to listen at.

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use punctual_core::callback::literal_address;
-use punctual_core::networks::{AllowedNetworks, is_forbidden};
+use punctual_core::networks::AllowedNetworks;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
@@ -35,14 +35,14 @@ pub enum ResolveError {
 }
 
 impl NetworkGuard {
-    /// Allows the public internet and these networks.
+    /// Allows these networks.
     pub fn new(allowed: AllowedNetworks) -> Self {
         Self { allowed: Arc::new(allowed) }
     }
 
     /// Whether the URL's host is itself an address that may not be called.
     pub fn blocks(&self, url: &Url) -> bool {
-        literal_address(url).is_some_and(|address| is_forbidden(address, &self.allowed))
+        literal_address(url).is_some_and(|address| self.allowed.forbids(address))
     }
 
     /// Those of a name's addresses that may be called.
@@ -51,8 +51,7 @@ impl NetworkGuard {
         if found.peek().is_none() {
             return Err(ResolveError::Unresolved(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
         }
-        let passed: Vec<_> =
-            found.filter(|address| !is_forbidden(address.ip(), &self.allowed)).take(ADDRESSES_MAX).collect();
+        let passed: Vec<_> = found.filter(|address| !self.allowed.forbids(address.ip())).take(ADDRESSES_MAX).collect();
         if passed.is_empty() { Err(ResolveError::Blocked) } else { Ok(passed) }
     }
 }

@@ -22,7 +22,7 @@ use crate::request;
 /// How webhooks are called.
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
-    /// The special networks that may be called.
+    /// The networks that may be called.
     pub allowed: AllowedNetworks,
     /// The maximum time to connect, name resolution and TLS included.
     pub connect_timeout: Duration,
@@ -49,9 +49,20 @@ impl Default for WebhookConfig {
 /// The client that calls webhooks. Cheap to clone.
 #[derive(Clone)]
 pub struct Webhooks {
+    allowed: AllowedNetworks,
+    /// Calls every allowed network.
+    anywhere: GuardedClient,
+    /// The same, but never this machine.
+    elsewhere: GuardedClient,
+    response_bytes: usize,
+}
+
+/// A client, and the guard that hands it its addresses. A client resolves a name without knowing
+/// the port, so each guard has a client of its own.
+#[derive(Clone)]
+struct GuardedClient {
     client: Client,
     guard: NetworkGuard,
-    response_bytes: usize,
 }
 
 /// The client cannot be built.
@@ -66,24 +77,12 @@ const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 impl Webhooks {
     /// A client. The process must have installed a `rustls` provider.
     pub fn new(config: WebhookConfig) -> Result<Self, WebhookClientError> {
-        let response_bytes = config.response_bytes.min(limits::RESULT);
-        let guard = NetworkGuard::new(config.allowed);
-        let builder = || {
-            Client::builder()
-                .redirect(redirect::Policy::none())
-                .no_proxy()
-                .referer(false)
-                .dns_resolver(guard.clone())
-                .connect_timeout(config.connect_timeout)
-                .pool_max_idle_per_host(config.idle_per_target)
-                .pool_idle_timeout(config.idle_timeout)
-        };
-        let client = builder().build().or_else(|error| {
-            // The usual reason is a machine without root certificates. Plain http needs none.
-            tracing::warn!(error = ?error, "no root certificates were found: https webhooks will fail");
-            builder().tls_certs_only([]).build()
-        })?;
-        Ok(Self { client, guard, response_bytes })
+        Ok(Self {
+            anywhere: GuardedClient::new(&config, config.allowed.clone())?,
+            elsewhere: GuardedClient::new(&config, config.allowed.clone().without_this_machine())?,
+            response_bytes: config.response_bytes.min(limits::RESULT),
+            allowed: config.allowed,
+        })
     }
 
     /// Calls the webhook of `task`, at `now` by the store's clock and until `deadline` by ours.
@@ -91,12 +90,13 @@ impl Webhooks {
         let broken = |status, fault| WebhookResult::Broken { status, fault };
         let Some(callback) = &task.body.callback else { return broken(None, CallFault::NoTarget) };
         let Ok(url) = Url::parse(&callback.url) else { return broken(None, CallFault::NoTarget) };
-        if self.guard.blocks(&url) {
+        let GuardedClient { client, guard } = self.client_for(task, &url);
+        if guard.blocks(&url) {
             return broken(None, CallFault::Blocked);
         }
         let headers = request::headers(task, callback, now);
         let body = task.body.payload.get().to_owned();
-        let request = self.client.post(url).headers(headers).body(body);
+        let request = client.post(url).headers(headers).body(body);
         let response = match timeout_at(deadline, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return broken(None, classify(&error)),
@@ -120,6 +120,13 @@ impl Webhooks {
         }
     }
 
+    /// Never this machine for a submission by SQL, whose author need not be on it, nor at the port
+    /// of the node's own API.
+    fn client_for(&self, task: &Task, url: &Url) -> &GuardedClient {
+        let is_own_port = url.port_or_known_default().is_some_and(|port| self.allowed.is_own_port(port));
+        if is_own_port || task.trail.is_submitted_by_sql() { &self.elsewhere } else { &self.anywhere }
+    }
+
     async fn read(&self, mut response: Response) -> ResponseBody {
         let mut body = Vec::new();
         loop {
@@ -136,6 +143,28 @@ impl Webhooks {
                 Err(error) => return ResponseBody::Broken(classify(&error)),
             }
         }
+    }
+}
+
+impl GuardedClient {
+    fn new(config: &WebhookConfig, allowed: AllowedNetworks) -> Result<Self, WebhookClientError> {
+        let guard = NetworkGuard::new(allowed);
+        let builder = || {
+            Client::builder()
+                .redirect(redirect::Policy::none())
+                .no_proxy()
+                .referer(false)
+                .dns_resolver(guard.clone())
+                .connect_timeout(config.connect_timeout)
+                .pool_max_idle_per_host(config.idle_per_target)
+                .pool_idle_timeout(config.idle_timeout)
+        };
+        let client = builder().build().or_else(|error| {
+            // The usual reason is a machine without root certificates. Plain http needs none.
+            tracing::warn!(error = ?error, "no root certificates were found: https webhooks will fail");
+            builder().tls_certs_only([]).build()
+        })?;
+        Ok(Self { client, guard })
     }
 }
 

@@ -63,6 +63,7 @@ impl Flags {
                 settings.apply_text(key, text, SettingOrigin::Flag(flag), &mut faults);
             }
         }
+        settings.narrow_defaults();
         let config = Config::new(&settings, faults)?;
         Ok((settings, config))
     }

@@ -185,20 +185,16 @@ pub struct WebhookSettings {
     pub band_percent: u8,
     pub connect_timeout: Duration,
     pub response_bytes: usize,
-    /// Includes loopback while authentication is off.
-    pub allow_networks: AllowedNetworks,
+    /// Those of `allow_networks` without those of `deny_networks`.
+    pub networks: AllowedNetworks,
 }
 
 impl WebhookSettings {
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
-        // Without authentication the process listens on loopback only, so every caller is on this
-        // machine.
-        let mut networks = vec!["127.0.0.0/8".to_owned(), "::1/128".to_owned()];
-        networks.extend(read.list("webhooks.allow_networks", |text| match text.parse::<Network>() {
-            Ok(network) => Ok(network.to_string()),
-            Err(fault) => Err(fault.to_string()),
-        }));
-        let networks = AllowedNetworks::parse(networks.iter().map(String::as_str));
+        let network = |text: &str| text.parse::<Network>().map_err(|fault| fault.to_string());
+        let networks = AllowedNetworks::none()
+            .allowing(read.list("webhooks.allow_networks", network))
+            .denying(read.list("webhooks.deny_networks", network));
         let webhooks = Self {
             concurrency: read.number("webhooks.concurrency", 1..=100_000),
             per_target: read.number("webhooks.per_target", 1..=100_000),
@@ -206,7 +202,7 @@ impl WebhookSettings {
             band_percent: read.number("webhooks.band_percent", 1..=100),
             connect_timeout: read.seconds("webhooks.connect_timeout_seconds", MILLISECOND..=HOUR),
             response_bytes: read.number("webhooks.response_bytes", 1_024..=64 * MIB),
-            allow_networks: networks.expect("invariant: each is a network"),
+            networks,
         };
         let shared = webhooks.per_target <= webhooks.concurrency;
         read.require("webhooks.per_target", shared, "must be at most webhooks.concurrency");

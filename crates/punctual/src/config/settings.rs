@@ -116,6 +116,16 @@ impl RawSettings {
         self.set(key, value.unwrap_or_else(|| Value::String(text.to_owned())), origin, faults);
     }
 
+    /// Takes loopback out of the networks that webhooks may go to by default, unless the store is
+    /// embedded: others than this machine can submit to a shared one. Called after all layers.
+    pub fn narrow_defaults(&mut self) {
+        let is_embedded = self.get("store").value.as_str() == Some("sqlite");
+        let networks = self.by_key.get_mut("webhooks.allow_networks");
+        if let Some(networks) = networks.filter(|networks| !is_embedded && networks.origin == SettingOrigin::Default) {
+            networks.value = Value::Array(Vec::new());
+        }
+    }
+
     /// The value in force. The key must be one of the default file.
     pub fn get(&self, key: &str) -> &Setting {
         self.by_key.get(key).expect("invariant: a test reads every key")

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use punctual_core::breakers::window::BreakerRules;
-use punctual_core::networks::is_forbidden;
 use punctual_core::retry::RetryPolicy;
 
 use super::*;
@@ -21,6 +20,7 @@ fn load(file: &str, environment: &[(&str, &str)], flags: &[(&'static str, &str)]
     for (flag, text) in flags {
         settings.apply_text(&flag[2..], text, SettingOrigin::Flag(flag), &mut faults);
     }
+    settings.narrow_defaults();
     let place = format!("{}/", directory.path().display());
     Config::new(&settings, faults).map_err(|faults| faults.to_string().replace(&place, ""))
 }
@@ -68,9 +68,33 @@ fn lists_come_with_commas() {
     let networks = [("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8")];
     let config = load("", &networks, &[("--roles", "api,leader")]).unwrap();
     assert_eq!(config.roles, [Role::Api, Role::Leader].into());
-    let allows = |address: &str| !is_forbidden(address.parse().unwrap(), &config.webhooks.allow_networks);
-    assert!(["127.0.0.1", "::1", "10.1.2.3", "fd00::1"].into_iter().all(allows));
+    let allows = |address: &str| !config.webhooks.networks.forbids(address.parse().unwrap());
+    assert!(["10.1.2.3", "fd00::1"].into_iter().all(allows));
     assert!(!allows("192.168.0.1"));
+}
+
+#[test]
+fn loopback_is_allowed_by_default_for_the_embedded_store_only() {
+    let postgres = ("--store", "postgres://punctual@db.example/punctual");
+    let listed = ("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "10.0.0.0/8");
+    let asked = ("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "127.0.0.0/8,::1");
+    let denied = ("PUNCTUAL_WEBHOOKS__DENY_NETWORKS", "127.0.0.0/8, ::1, 9.9.9.0/24");
+    let nothing = ("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "");
+    for (environment, flags, allowed) in [
+        (&[][..], &[][..], true),
+        (&[], &[postgres], false),
+        (&[asked], &[postgres], true),
+        (&[listed], &[], false),
+        (&[nothing], &[], false),
+        (&[denied], &[], false),
+    ] {
+        let networks = load("", environment, flags).unwrap().webhooks.networks;
+        for address in ["127.0.0.1", "::1"] {
+            assert_eq!(networks.forbids(address.parse().unwrap()), !allowed, "{address} {environment:?} {flags:?}");
+        }
+        let is_denied = environment == [denied];
+        assert_eq!(networks.forbids("9.9.9.9".parse().unwrap()), is_denied);
+    }
 }
 
 #[test]

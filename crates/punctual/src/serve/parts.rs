@@ -10,6 +10,7 @@ use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::database::SidePorts;
 use punctual_core::ids::NodeId;
+use punctual_core::networks::AllowedNetworks;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::time::millis;
@@ -108,7 +109,7 @@ impl NodeParts {
             retry_policy: self.config.tasks.retry_policy,
             timeout_millis: millis(self.config.tasks.timeout),
             queues: self.queue_cache.clone(),
-            networks: self.config.webhooks.allow_networks.clone(),
+            networks: networks(&self.config),
         }
     }
 }
@@ -124,10 +125,15 @@ fn targets(config: &Config) -> Targets {
         .with_weights(config.fairness.tenants.clone())
 }
 
+/// The networks that webhooks may go to: never to this node's own API.
+fn networks(config: &Config) -> AllowedNetworks {
+    config.webhooks.networks.clone().without_own(config.listen)
+}
+
 fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
     let settings = &config.webhooks;
     Ok(Webhooks::new(WebhookConfig {
-        allowed: settings.allow_networks.clone(),
+        allowed: networks(config),
         connect_timeout: settings.connect_timeout,
         response_bytes: settings.response_bytes,
         idle_per_target: settings.per_target,

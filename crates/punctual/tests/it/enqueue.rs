@@ -1,6 +1,7 @@
 //! Tasks that are submitted by SQL, inside the submitter's own transaction.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::Dice;
@@ -13,7 +14,8 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::it::world::{
-    Caller, PUNCTUAL, SOON, array, caller_of, expect_prompt, id_of, in_seconds, time, worker_id, written,
+    Caller, PUNCTUAL, SOON, array, caller_of, expect_prompt, id_of, in_seconds, seconds_between, settlement, time,
+    worker_id, written,
 };
 
 /// A PostgreSQL, and nodes on one of its databases.
@@ -82,16 +84,14 @@ async fn is_unknown(caller: &Caller, id: &str) -> bool {
 
 #[tokio::test]
 async fn a_task_exists_only_if_its_transaction_commits() {
-    let (site, sink) = (Site::start(1).await, Sink::start());
+    let site = Site::start(1).await;
     let mut client = site.client().await;
     client.batch_execute("CREATE TABLE orders (id int)").await.expect("a table of the application's own");
-    let order =
-        |number: u32, end: &'static str| (number, format!("callback_url => '{}'", sink.url(&format!("/{end}"))));
     let mut ids = Vec::new();
-    for (number, callback) in [order(1, "committed"), order(2, "rolled-back")] {
+    for (number, queue) in [(1, "committed"), (2, "rolled-back")] {
         let transaction = client.transaction().await.expect("a transaction begins");
         transaction.execute(&format!("INSERT INTO orders VALUES ({number})"), &[]).await.expect("a row");
-        let id = enqueue(transaction.client(), &format!("'order.placed', '{number}', {callback}")).await;
+        let id = enqueue(transaction.client(), &format!("'order.placed', '{number}', queue => '{queue}'")).await;
         assert!(is_unknown(&site.caller(0), &id).await, "it is there before its transaction");
         match number {
             1 => transaction.commit().await.expect("it commits"),
@@ -99,15 +99,12 @@ async fn a_task_exists_only_if_its_transaction_commits() {
         }
         ids.push(id);
     }
-    until_there(&site.caller(0), &ids[0]).await;
-    let done = site.caller(0).until(&ids[0], "COMPLETED").await;
-    assert_eq!(done["payload"], json!(1));
-    assert_eq!(sink.hits("/committed").len(), 1);
+    let lease = site.caller(0).lease_one("committed").await;
+    assert_eq!((id_of(&lease["task"]), &lease["task"]["payload"]), (ids[0].clone(), &json!(1)));
     // A task that was submitted later has arrived, so this one would have, too.
     let last = enqueue(&client, "'t', queue => 'q'").await;
     assert_eq!(id_of(&site.caller(0).lease_one("q").await["task"]), last);
     assert!(is_unknown(&site.caller(0), &ids[1]).await);
-    assert_eq!(sink.hits("/rolled-back").len(), 0);
 }
 
 /// Every field means the same by SQL and over HTTP.
@@ -139,13 +136,13 @@ async fn a_task_by_sql_is_the_same_as_one_over_http() {
             }
         }
         assert_eq!(ours, theirs, "of {submission:#}");
-        let events = async |task: &Value| {
+        let events = async |task: &Value, actor: &str| {
             let mut events = tenants.trail(&id_of(task)).await;
-            assert_eq!(events[0]["at"], task["created_at"]);
-            events[0]["at"] = Value::Null;
+            assert_eq!((&events[0]["at"], &events[0]["actor"]), (&task["created_at"], &json!(actor)));
+            (events[0]["at"], events[0]["actor"]) = (Value::Null, Value::Null);
             events
         };
-        assert_eq!(events(&by_sql).await, events(&over_http).await);
+        assert_eq!(events(&by_sql, "sql").await, events(&over_http, "client").await);
         assert_eq!(tenants.runs(&id).await, Vec::<Value>::new());
     }
     let refused = client.query_one("SELECT count(*) FROM punctual.inbox_refused", &[]).await.expect("it is counted");
@@ -188,8 +185,12 @@ fn random_submission(dice: &mut Dice, round: usize) -> Value {
     }
     // A due task would be called, and this test is not about calls.
     if task.get("execute_at").is_some() {
-        let urls =
-            ["http://127.0.0.1:1/a?b='c'", "http://[::1]:9/", "https://Example.COM/x/../y#z", "http://a_b.example:80"];
+        let urls = [
+            "http://9.9.9.9:1/a?b='c'",
+            "http://[2620:fe::9]:9/",
+            "https://Example.COM/x/../y#z",
+            "http://a_b.example:80",
+        ];
         task["callback_url"] = json!(urls[round % urls.len()]);
         if round.is_multiple_of(2) {
             task["callback_headers"] = json!({"X-Team": "a; \"b\"\tc", "authorization": ""});
@@ -240,23 +241,21 @@ async fn a_commit_hands_its_due_task_to_a_waiting_worker() {
 
 #[tokio::test]
 async fn an_enqueued_task_fires_on_time() {
-    let (site, sink) = (Site::start(1).await, Sink::start());
+    let site = Site::start(1).await;
     let client = site.client().await;
     let mut number = 0;
-    expect_prompt("from its time to its webhook", async || {
+    expect_prompt("from its time to its worker", async || {
         let mut late = Vec::new();
         for delay in [1.5, 2.0, 2.5] {
             number += 1;
-            let (execute_at, path) = (in_seconds(delay), format!("/later/{number}"));
-            let arguments =
-                format!("'t', execute_at => '{}', callback_url => '{}'", written(execute_at), sink.url(&path));
-            enqueue(&client, &arguments).await;
-            late.push((execute_at, path));
+            let (execute_at, queue) = (in_seconds(delay), format!("later-{number}"));
+            enqueue(&client, &format!("'t', execute_at => '{}', queue => '{queue}'", written(execute_at))).await;
+            late.push((execute_at, queue));
         }
         let mut seconds = Vec::new();
-        for (execute_at, path) in late {
-            let hit = sink.wait_for(&path, 1, SOON).await.remove(0);
-            seconds.push(hit.at.duration_since(execute_at).as_secs_f64());
+        for (execute_at, queue) in late {
+            site.caller(0).lease_one(&queue).await;
+            seconds.push(seconds_between(execute_at, jiff::Timestamp::now()));
         }
         assert!(seconds.iter().all(|late| *late >= 0.0), "before its time: {seconds:?}");
         seconds
@@ -266,16 +265,14 @@ async fn an_enqueued_task_fires_on_time() {
 
 #[tokio::test]
 async fn submissions_by_sql_wait_for_a_node() {
-    let (mut site, sink) = (Site::start(1).await, Sink::start());
+    let mut site = Site::start(1).await;
     site.nodes.pop().expect("a node").kill();
     let client = site.client().await;
-    let id = enqueue(&client, &format!("'t', callback_url => '{}'", sink.url("/waited"))).await;
+    let id = enqueue(&client, "'t', queue => 'waited'").await;
     let expired = "'t', delay_seconds => 0, expires_at => clock_timestamp() + interval '1 millisecond'";
     let expired = enqueue(&client, expired).await;
     site.nodes.push(site.serve.start().await);
-    until_there(&site.caller(0), &id).await;
-    site.caller(0).until(&id, "COMPLETED").await;
-    assert_eq!(sink.hits("/waited").len(), 1);
+    assert_eq!(id_of(&site.caller(0).lease_one("waited").await["task"]), id);
     // Its expiry passed before a node could begin it: it fails, as every other task.
     until_there(&site.caller(0), &expired).await;
     site.caller(0).until(&expired, "FAILED").await;
@@ -305,7 +302,8 @@ async fn sql_and_http_share_their_keys() {
 async fn a_submission_that_a_node_refuses_is_set_aside() {
     let site = Site::start(1).await;
     let client = site.client().await;
-    let bad = enqueue(&client, "'t', callback_url => 'http://10.0.0.1/'").await;
+    let own = site.nodes[0].address();
+    let bad = enqueue(&client, &format!("'t', callback_url => 'http://{own}/v1/queues/q/pause'")).await;
     let good = enqueue(&client, "'t', queue => 'q'").await;
     assert_eq!(id_of(&site.caller(0).lease_one("q").await["task"]), good);
     let row = client.query_one("SELECT 'task_' || id, reason FROM punctual.inbox_refused", &[]).await.expect("one row");
@@ -317,6 +315,25 @@ async fn a_submission_that_a_node_refuses_is_set_aside() {
     for line in ["punctual_enqueued_total{outcome=\"refused\"} 1", "punctual_enqueued_total{outcome=\"taken\"} 1"] {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
+}
+
+/// A role that may do nothing but enqueue must not reach the node's own API, nor what else is on
+/// its machine, by a name.
+#[tokio::test]
+async fn a_submission_by_sql_reaches_no_name_of_the_node() {
+    let (site, sink) = (Site::start(1).await, Sink::start());
+    let client = site.client().await;
+    let own = site.nodes[0].address().replace("127.0.0.1", "localhost");
+    let beside = sink.url("/").replace("127.0.0.1", "localhost");
+    for url in [format!("http://{own}/v1/queues/default/pause"), beside] {
+        let id = enqueue(&client, &format!("'t', callback_url => '{url}'")).await;
+        until_there(&site.caller(0), &id).await;
+        let task = site.caller(0).until(&id, "DEAD_LETTERED").await;
+        assert_eq!(task["last_error"]["code"], "blocked_target", "{url}: {task:#}");
+    }
+    assert_eq!(sink.all_hits().len(), 0);
+    let queue = site.caller(0).api.get("/v1/queues/default").await.expect(200);
+    assert_eq!(queue["paused"], false, "{queue:#}");
 }
 
 /// An open transaction blocks neither its own lane and key over HTTP, nor nodes that start.
@@ -349,29 +366,38 @@ async fn an_open_transaction_delays_no_other_task() {
 /// exist.
 #[tokio::test]
 async fn nothing_is_lost_or_doubled_when_nodes_are_killed() {
-    let (mut site, sink) = (Site::start(2).await, Sink::start());
+    let mut site = Site::start(2).await;
     let mut client = site.client().await;
-    let mut committed = Vec::new();
+    let mut committed = BTreeSet::new();
     for round in 0..6 {
         for number in 0..25 {
             let transaction = client.transaction().await.expect("a transaction begins");
-            let arguments = format!("'t', queue => 'q{}', callback_url => '{}'", number % 3, sink.url(""));
-            let id = enqueue(transaction.client(), &arguments).await;
+            let id = enqueue(transaction.client(), &format!("'t', queue => 'q{}'", number % 3)).await;
             if number % 5 == 4 {
                 transaction.rollback().await.expect("it rolls back");
             } else {
                 transaction.commit().await.expect("it commits");
-                committed.push(id);
+                committed.insert(id);
             }
         }
         // In the middle of taking them in.
         site.nodes[round % 2].kill();
         site.nodes[round % 2] = site.serve.start().await;
     }
-    for id in &committed {
-        until_there(&site.caller(0), id).await;
-        site.caller(0).until_within(id, "COMPLETED", Duration::from_mins(1)).await;
+    let (mut got, caller, worker) = (BTreeSet::new(), site.caller(0), worker_id());
+    while got.len() < committed.len() {
+        let queues = ["q0", "q1", "q2"];
+        let wanted = json!({"worker_id": worker, "queues": queues, "max_tasks": 50, "wait_seconds": 60});
+        let leases = caller.lease(wanted).await;
+        assert!(!leases.is_empty(), "{} of {} arrived", got.len(), committed.len());
+        for lease in &leases {
+            assert!(got.insert(id_of(&lease["task"])), "it was handed out twice: {lease:#}");
+        }
+        caller
+            .settle_all(leases.iter().map(|lease| settlement(lease, json!({"outcome": "completed"}))).collect())
+            .await;
     }
+    assert_eq!(got, committed);
     let count = "SELECT (SELECT count(*) FROM punctual.tasks) + (SELECT count(*) FROM punctual.history),
         (SELECT count(*) FROM punctual.inbox) + (SELECT count(*) FROM punctual.inbox_refused)";
     let row = client.query_one(count, &[]).await.expect("they are counted");

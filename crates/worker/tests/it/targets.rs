@@ -2,13 +2,16 @@
 
 use std::process::Command;
 
+use punctual_core::ids::NodeId;
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::run_end::RunOutcome;
+use punctual_core::state::{By, State};
+use punctual_core::trail::Actor;
 use punctual_testkit::sink::Sink;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use crate::support::{AMPLE, call, client, failure, judged, now, task};
+use crate::support::{AMPLE, call, client, failure, judged, now, task, webhooks};
 
 #[tokio::test]
 async fn a_forbidden_target_sees_no_connection() {
@@ -27,6 +30,36 @@ async fn a_forbidden_target_sees_no_connection() {
     }
     words.dedup();
     assert_eq!(words.len(), 1, "the message says nothing about the target: {words:?}");
+    listener.into_std().unwrap().accept().expect_err("no connection came");
+}
+
+#[tokio::test]
+async fn the_own_api_sees_no_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = listener.local_addr().unwrap();
+    let everything = AllowedNetworks::parse(["0.0.0.0/0", "::/0"]).unwrap();
+    let guarded = client(everything.without_own(own));
+    for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "[::]", "localhost"] {
+        let task = task(&format!("http://{host}:{}/v1/queues/q/pause", own.port()));
+        let outcome = judged(guarded.call(&task, now(), Instant::now() + AMPLE).await);
+        assert_eq!(failure(outcome), ("blocked_target".to_owned(), None, false), "{host}");
+    }
+    let sink = Sink::start();
+    let beside = judged(guarded.call(&task(&sink.url("/")), now(), Instant::now() + AMPLE).await);
+    assert!(matches!(beside, RunOutcome::Completed { .. }), "another port of this machine: {beside:?}");
+    listener.into_std().unwrap().accept().expect_err("no connection came");
+}
+
+#[tokio::test]
+async fn a_submission_by_sql_never_calls_this_machine() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "localhost"] {
+        let mut task = task(&format!("http://{host}:{port}/"));
+        task.trail = By { now: now(), node: NodeId::new(1), actor: Actor::Sql }.submitted(State::Pending);
+        let outcome = judged(webhooks().call(&task, now(), Instant::now() + AMPLE).await);
+        assert_eq!(failure(outcome), ("blocked_target".to_owned(), None, false), "{host}");
+    }
     listener.into_std().unwrap().accept().expect_err("no connection came");
 }
 

@@ -151,6 +151,7 @@ fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::T
         Actor::Node => "node".to_owned(),
         Actor::Schedule => "schedule".to_owned(),
         Actor::Resolver => "resolver".to_owned(),
+        Actor::Sql => "sql".to_owned(),
     };
     wire::TaskEvent {
         at: entry.at,

@@ -48,6 +48,21 @@ async fn a_slot_that_hung_is_free_after_the_timeout() {
     .await;
 }
 
+/// Loopback is allowed here, and still a submitter cannot have the node call its own API.
+#[tokio::test]
+async fn the_own_api_cannot_be_called() {
+    let world = World::start().await;
+    let caller = world.caller().of_tenant("evil");
+    let own = world.server.address();
+    let literal = json!({"type": "t", "callback_url": format!("http://{own}/v1/tasks")});
+    caller.api.post("/v1/tasks", &literal).await.invalid("/callback_url");
+    let named = format!("http://{}/v1/queues/default/pause", own.replace("127.0.0.1", "localhost"));
+    let id = caller.submit_id(json!({"type": "t", "callback_url": named, "retry_policy": quick(3)})).await;
+    let task = caller.until(&id, "DEAD_LETTERED").await;
+    assert_eq!(task["last_error"]["code"], "blocked_target", "{task:#}");
+    assert_eq!(caller.runs(&id).await.len(), 1, "it was retried");
+}
+
 #[tokio::test]
 async fn endless_answers_are_cut_off() {
     let caller = shared().await;
