@@ -49,6 +49,8 @@ impl ServerProcess {
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data.path())
             .env("PUNCTUAL_STORE", &serve.store)
+            // The webhooks of a benchmark go to this process.
+            .env("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "127.0.0.0/8")
             .envs(serve.settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -23,13 +23,15 @@ const READY: &str = "listening on ";
 
 /// The settings of a trial: the reaper runs every second, and a node that is silent for three
 /// seconds is dead.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 8] = [
     ("PUNCTUAL_LEADER__LEASE_SECONDS", "3"),
     ("PUNCTUAL_LEADER__RENEWAL_SECONDS", "1"),
     ("PUNCTUAL_WORKERS__LOST_AFTER_SECONDS", "3"),
     ("PUNCTUAL_SCHEDULER__SWEEP_INTERVAL_SECONDS", "1"),
     ("PUNCTUAL_SCHEDULER__VISIBILITY_SECONDS", "5"),
     ("PUNCTUAL_SHUTDOWN__DRAIN_SECONDS", "2"),
+    // The webhooks of a trial go to this process.
+    ("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "127.0.0.0/8"),
     ("PUNCTUAL_LOG__LEVEL", "warn"),
 ];
 
