@@ -13,7 +13,8 @@
 //! - `renew_keeps_the_term`: and fails for a node that no longer holds the lease.
 //! - `an_expired_lease_is_free`: by the coordinator's clock.
 //! - `release_frees_at_once`: and only the holder's own term can be released.
-//! - `every_node_can_read_the_holder`: while it holds the lease.
+//! - `every_node_can_read_the_holder`: while it holds the lease, and until when it does unless it
+//!   renews.
 //!
 //! Partitions (see [`partitions`](crate::partitions)) are tested in `testkit::partitions`:
 //!
@@ -23,12 +24,15 @@
 //! - `a_leaving_node_frees_what_it_owned`: at once.
 //! - `terms_grow_with_every_new_owner`: and stay with the same one.
 //! - `nobody_owns_what_another_owns`.
+//! - `a_share_says_when_to_look_again`: when the right of another node may end, which is its
+//!   membership or its ownership. A node that looks then takes over from a silent one at once.
 
 use async_trait::async_trait;
 
 use crate::ids::NodeId;
-use crate::partitions::Ownership;
+use crate::partitions::{Ownership, PartitionShare};
 use crate::store::StoreError;
+use crate::time::Timestamp;
 
 /// The name of the leader's lease.
 pub const LEADER: &str = "leader";
@@ -44,6 +48,15 @@ pub struct LeaderLease {
     pub term: u64,
 }
 
+/// A lease as another node sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    /// Who holds it, and in which term.
+    pub lease: LeaderLease,
+    /// When it ends unless it is renewed.
+    pub expires_at: Timestamp,
+}
+
 /// Gives out named leases and partitions (see the module's contract).
 #[async_trait]
 pub trait Coordinator: Send + Sync {
@@ -54,15 +67,15 @@ pub trait Coordinator: Send + Sync {
     async fn renew(&self, lease: &LeaderLease, ttl_millis: u64) -> Result<bool, StoreError>;
 
     /// Reads the current lease.
-    async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError>;
+    async fn holder(&self, name: &str) -> Result<Option<HeldLease>, StoreError>;
 
     /// Releases the lease.
     async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError>;
 
     /// Brings a node to its share of `count` partitions, in one transaction. The node becomes a
     /// member for `ttl_millis`, renews the partitions that it owns, gives up those beyond its
-    /// share, and takes free ones up to its share. Returns the partitions that it owns afterwards.
-    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError>;
+    /// share, and takes free ones up to its share.
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<PartitionShare, StoreError>;
 
     /// Ends the membership of a node and frees its partitions.
     async fn leave(&self, node: NodeId) -> Result<(), StoreError>;

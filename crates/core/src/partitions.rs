@@ -63,6 +63,16 @@ impl Ownership {
     }
 }
 
+/// The share of a node, after it has taken it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionShare {
+    /// The partitions that it owns, by number.
+    pub owned: Vec<Ownership>,
+    /// When it should take its share again, though no renewal is due: the right of another node
+    /// ends then, unless that node renews it. None if there is no other node.
+    pub look_again_at: Option<Timestamp>,
+}
+
 /// Brings `node` to its share at `now`: the rows of `owned` (every partition, by number) that
 /// change. `members` are the nodes that take part, including this one.
 ///

@@ -1,6 +1,7 @@
 //! Elects one node to run the leader's loops.
 //!
-//! Every node with the role `leader` runs an elector. The leader holds a lease with a term and
+//! Every node with the role `leader` runs an elector. A node that does not lead asks again when the
+//! lease of the leader ends, and sometimes before: the leader may release it. The leader holds a lease with a term and
 //! renews it well before it expires. A leader that cannot renew stops after two thirds of the
 //! lease, by its own monotonic clock. So it has stopped before another node can start. Its loops
 //! write as the holder of the lease. The store refuses the writes of an older term; a loop that is
@@ -9,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::clock::Clock;
 use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::time::millis;
@@ -24,17 +26,21 @@ pub struct Config {
     pub renewal: Duration,
 }
 
+/// The least pause before this node asks again for a lease that has just ended.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
 /// Runs the leader's loops while this node leads (see the module).
 pub struct Elector {
     coordinator: Arc<dyn Coordinator>,
+    clock: Arc<dyn Clock>,
     node: NodeId,
     config: Config,
 }
 
 impl Elector {
-    /// An elector for this node.
-    pub fn new(coordinator: Arc<dyn Coordinator>, node: NodeId, config: Config) -> Self {
-        Self { coordinator, node, config }
+    /// An elector for this node. `clock` is the coordinator's.
+    pub fn new(coordinator: Arc<dyn Coordinator>, clock: Arc<dyn Clock>, node: NodeId, config: Config) -> Self {
+        Self { coordinator, clock, node, config }
     }
 
     /// Runs `lead` whenever this node leads, until `shutdown`. `lead` must end soon after its
@@ -46,18 +52,27 @@ impl Elector {
     {
         while !shutdown.is_cancelled() {
             let asked_at = Instant::now();
+            let mut pause = self.config.renewal.mul_f64(0.5 + rand::random::<f64>() / 2.0);
             match self.coordinator.acquire(LEADER, self.node, millis(self.config.lease)).await {
                 Ok(Some(lease)) => self.lead(&lease, asked_at, &lead, &shutdown).await,
-                Ok(None) => {}
+                Ok(None) => pause = pause.min(self.rest_of_lease().await),
                 Err(error) => {
                     tracing::warn!(error = %error, "cannot ask for the leader's lease; retrying at the next renewal");
                 }
             }
-            let pause = self.config.renewal.mul_f64(0.5 + rand::random::<f64>() / 2.0);
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
             }
+        }
+    }
+
+    /// How long the lease of the leader lasts unless it is renewed.
+    async fn rest_of_lease(&self) -> Duration {
+        match self.coordinator.holder(LEADER).await {
+            Ok(Some(held)) => held.expires_at.duration_from(self.clock.now()).max(PAUSE_MIN),
+            Ok(None) => PAUSE_MIN,
+            Err(_) => Duration::MAX,
         }
     }
 

@@ -84,8 +84,8 @@ impl Harness {
 
     /// Takes the lease for `node`, away from any other holder.
     async fn lead(&self, node: NodeId) -> LeaderLease {
-        if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.holder != node) {
-            self.store.release(&held).await.unwrap();
+        if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.lease.holder != node) {
+            self.store.release(&held.lease).await.unwrap();
         }
         self.store.acquire(LEADER, node, 1_000_000).await.unwrap().unwrap()
     }
@@ -305,7 +305,7 @@ async fn a_former_leader_takes_nothing_back() {
 async fn leadership_ends_with_the_leaders_loops() {
     let harness = Harness::new(true);
     let config = elector::Config { lease: Duration::from_secs(30), renewal: Duration::from_millis(20) };
-    let elector = Elector::new(Arc::clone(&harness.store) as _, NODE, config);
+    let elector = Elector::new(Arc::clone(&harness.store) as _, Arc::clone(&harness.clock) as _, NODE, config);
     let (sender, mut leases) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let lead = move |lease: LeaderLease, _: CancellationToken| {
@@ -320,6 +320,30 @@ async fn leadership_ends_with_the_leaders_loops() {
     stop.cancel();
     running.await.unwrap();
     assert_eq!(harness.store.holder(LEADER).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_elector_asks_again_when_the_lease_ends() {
+    let harness = Harness::new(true);
+    harness.store.acquire(LEADER, DEAD, 200).await.unwrap().unwrap();
+    harness.clock.advance_millis(150);
+    // By its renewals it would ask again in half an hour at the earliest.
+    let config = elector::Config { lease: Duration::from_hours(3), renewal: Duration::from_hours(1) };
+    let elector = Elector::new(Arc::clone(&harness.store) as _, Arc::clone(&harness.clock) as _, NODE, config);
+    let (sender, mut leases) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let lead = move |lease: LeaderLease, stop: CancellationToken| {
+        sender.send(lease).unwrap();
+        async move { stop.cancelled().await }
+    };
+    let running = tokio::spawn(elector.run(lead, stop.clone()));
+    let early = tokio::time::timeout(Duration::from_millis(300), leases.recv()).await;
+    assert!(early.is_err(), "the lease of the other node has not ended: {early:?}");
+    harness.clock.advance_millis(50);
+    let lease = tokio::time::timeout(Duration::from_secs(20), leases.recv()).await.unwrap().unwrap();
+    assert_eq!(lease.holder, NODE);
+    stop.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test]

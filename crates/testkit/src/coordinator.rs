@@ -197,19 +197,23 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
     assert!(acquire(&coordinator, "leader", a).await.is_some());
 }
 
-/// Every node sees the holder and the term, and no holder after the lease has run out or was given
-/// up.
+/// Every node sees the holder, the term and how long it lasts, and no holder after the lease has run
+/// out or was given up.
 pub async fn every_node_can_read_the_holder(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::new(u64::MAX >> 1));
-    let holder = async |name: &str| coordinator.holder(name).await.expect("holder answers");
+    let held = async |name: &str| coordinator.holder(name).await.expect("holder answers");
+    let holder = async |name: &str| held(name).await.map(|held| held.lease);
     assert_eq!(holder("leader").await, None);
     let first = acquire(&coordinator, "leader", a).await.expect("it is free");
     assert_eq!(holder("leader").await.as_ref(), Some(&first));
     assert_eq!(holder("Leader").await, None, "of another name");
+    let until = held("leader").await.expect("it is held").expires_at;
     factory.pass(TTL - 1).await;
     assert_eq!(holder("leader").await.as_ref(), Some(&first));
     assert!(renew(&coordinator, &first).await);
+    let renewed = held("leader").await.expect("it is held").expires_at;
+    assert!(renewed.millis_since(until) >= i64::try_from(TTL - 1).expect("a short time"), "it was renewed");
     factory.pass(TTL - 1).await;
     assert_eq!(holder("leader").await.as_ref(), Some(&first), "it was renewed");
     factory.pass(1).await;

@@ -27,6 +27,7 @@ macro_rules! partitions_conformance {
             a_leaving_node_frees_what_it_owned,
             terms_grow_with_every_new_owner,
             nobody_owns_what_another_owns,
+            a_share_says_when_to_look_again,
 
             a_call_renews_what_a_node_owns,
             another_count_is_rebalanced,
@@ -200,7 +201,7 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
                     5 => partitions.leave(node).await.expect("leave answers"),
                     6 if number % 2 == 0 => clock.advance_millis(i64::try_from(TTL).expect("a short time") / 2),
                     _ => {
-                        let owned = partitions.take_share(node, 16, TTL).await.expect("take_share answers");
+                        let owned = partitions.take_share(node, 16, TTL).await.expect("take_share answers").owned;
                         assert!(owned.iter().all(|row| row.owner == Some(node)));
                         found.extend(owned.iter().map(|row| (row.partition, row.term)));
                     }
@@ -222,13 +223,33 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
     assert_eq!(numbers(&found), (0..16).map(Partition::new).collect::<Vec<_>>());
 }
 
+/// It is the earliest end among the other nodes', whether a node owns partitions or waits for some,
+/// and none for a node that is alone. At that instant a silent node has lost them.
+pub async fn a_share_says_when_to_look_again(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let [a, b, c] = nodes();
+    let look_again = async |node, ttl| {
+        fixture.database.take_share(node, COUNT, ttl).await.expect("take_share answers").look_again_at
+    };
+    assert_eq!(look_again(a, TTL).await, None, "its own right is not another's");
+    let silent = later(fixture.now());
+    fixture.advance(TTL / 2);
+    assert_eq!(look_again(b, TTL).await, Some(silent));
+    let brief = fixture.now().plus_millis(1_000);
+    assert_eq!(look_again(c, 1_000).await, Some(silent));
+    assert_eq!(look_again(b, TTL).await, Some(brief), "of a node that owns nothing");
+    fixture.advance(TTL / 2);
+    let share = fixture.database.take_share(b, COUNT, TTL).await.expect("take_share answers");
+    assert_eq!((share.owned.len(), share.look_again_at), (usize::from(COUNT), None), "both were silent");
+}
+
 /// More partitions are shared like the others. Those beyond a smaller count are given up, and
 /// belong to no share.
 pub async fn another_count_is_rebalanced(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
     let take = async |node, count| {
-        let owned = fixture.database.take_share(node, count, TTL).await.expect("take_share answers");
+        let owned = fixture.database.take_share(node, count, TTL).await.expect("take_share answers").owned;
         numbers(&owned).iter().map(|partition| partition.number()).collect::<Vec<_>>()
     };
     assert_eq!(take(a, 4).await, [0, 1, 2, 3]);
@@ -268,7 +289,7 @@ fn nodes() -> [NodeId; 3] {
 }
 
 async fn turn(fixture: &StoreFixture<'_>, node: NodeId) -> Vec<Ownership> {
-    let owned = fixture.database.take_share(node, COUNT, TTL).await.expect("take_share answers");
+    let owned = fixture.database.take_share(node, COUNT, TTL).await.expect("take_share answers").owned;
     assert!(owned.iter().all(|row| row.owner == Some(node) && row.expires_at == later(fixture.now())), "{owned:?}");
     assert!(owned.is_sorted_by_key(|row| row.partition));
     owned

@@ -40,7 +40,7 @@ pub fn router() -> OpenApiRouter<Api> {
 )]
 async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     let paging = Paging::read("nodes", query)?;
-    let leader = api.coordinator.holder(LEADER).await?.map(|lease| lease.holder);
+    let leader = api.coordinator.holder(LEADER).await?.map(|held| held.lease.holder);
     let now = api.clock.now();
     let mut owned: HashMap<NodeId, usize> = HashMap::new();
     for owner in api.coordinator.ownership().await?.iter().filter_map(|row| row.owner_at(now)) {

@@ -98,8 +98,8 @@ impl Harness {
     }
 
     async fn lead(&self, node: NodeId) -> LeaderLease {
-        if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.holder != node) {
-            self.store.release(&held).await.unwrap();
+        if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.lease.holder != node) {
+            self.store.release(&held.lease).await.unwrap();
         }
         self.store.acquire(LEADER, node, 1_000_000_000).await.unwrap().unwrap()
     }

@@ -1,7 +1,8 @@
 //! The loop that keeps this node's share of the partitions.
 //!
-//! It runs at every renewal, and at once when partitions may be free or this node may have too
-//! many. It records what this node owns in [`OwnedPartitions`]. Invariant: only this loop adds
+//! It runs at every renewal, when the right of another node ends, and at once when partitions may be
+//! free or this node may have too many. So the partitions of a silent node are taken when its lease
+//! ends, not at the next renewal. It records what this node owns in [`OwnedPartitions`]. Invariant: only this loop adds
 //! partitions there; the dispatcher only removes those that another node owns.
 
 use std::sync::Arc;
@@ -40,6 +41,9 @@ pub struct OwnershipLoop {
 
 /// The least pause between two passes, however often one is requested.
 const PASS_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// The least pause before a pass because another node's right ends. A node with a longer lease than
+/// others looks that often at most.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// A pass that failed is retried after this, or after the renewal if that is shorter.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a node that shuts down tries to give up its partitions.
@@ -79,9 +83,7 @@ impl OwnershipLoop {
             if is_due {
                 was_logged = self.check_count(was_logged).await;
             }
-            // Spread the passes of the nodes, so that they do not coincide for long.
-            let pause = if failing { self.config.renewal.min(RETRY_INTERVAL) } else { self.config.renewal };
-            let pause = pause.mul_f64(0.75 + rand::random::<f64>() / 4.0);
+            let pause = pass.map_or_else(|_| self.retry_pause(), |look_again_at| self.pause(look_again_at));
             is_due = tokio::select! {
                 () = shutdown.cancelled() => break,
                 () = tokio::time::sleep(pause) => true,
@@ -99,13 +101,24 @@ impl OwnershipLoop {
         }
     }
 
-    /// One pass: renews, gives up, takes.
-    pub async fn run_once(&self) -> Result<(), StoreError> {
+    /// One pass: renews, gives up, takes. Returns when the right of another node ends.
+    pub async fn run_once(&self) -> Result<Option<Timestamp>, StoreError> {
         let asked_at = Instant::now();
         let lease = millis(self.config.lease);
-        let owned = self.coordinator.take_share(self.node, self.config.count, lease).await?;
-        self.owned.set(&owned, self.config.lease, asked_at + self.config.lease.mul_f64(2.0 / 3.0));
-        Ok(())
+        let share = self.coordinator.take_share(self.node, self.config.count, lease).await?;
+        self.owned.set(&share.owned, self.config.lease, asked_at + self.config.lease.mul_f64(2.0 / 3.0));
+        Ok(share.look_again_at)
+    }
+
+    /// The pause after a pass: until the next renewal, or until the right of another node ends.
+    fn pause(&self, look_again_at: Option<Timestamp>) -> Duration {
+        let renewal = spread(self.config.renewal);
+        let until = |at: Timestamp| at.duration_from(self.clock.now()).max(LOOK_PAUSE_MIN);
+        look_again_at.map_or(renewal, |at| renewal.min(until(at)))
+    }
+
+    fn retry_pause(&self) -> Duration {
+        spread(self.config.renewal.min(RETRY_INTERVAL))
     }
 
     /// Logs, once, that another node counts more partitions; returns whether one does. The node
@@ -126,6 +139,11 @@ impl OwnershipLoop {
         }
         beyond.is_some()
     }
+}
+
+/// Spreads the passes of the nodes, so that they do not coincide for long.
+fn spread(pause: Duration) -> Duration {
+    pause.mul_f64(0.75 + rand::random::<f64>() / 4.0)
 }
 
 /// How many partitions the nodes count that own some at `now`, if that is not `count`. Then a

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use punctual_core::clock::{Clock, ManualClock};
-use punctual_core::coordinator::{Coordinator, LeaderLease};
+use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::rebalance;
+use punctual_core::partitions::{PartitionShare, rebalance};
 use punctual_core::store::StoreError;
 use tokio_util::sync::CancellationToken;
 
@@ -18,24 +18,39 @@ const CONFIG: Config = Config { count: 64, lease: Duration::from_secs(3), renewa
 
 /// Partitions in memory.
 struct Table {
-    clock: ManualClock,
+    clock: Arc<ManualClock>,
     rows: Mutex<Vec<Ownership>>,
-    members: Mutex<Vec<NodeId>>,
+    /// With the ends of their memberships.
+    members: Mutex<HashMap<NodeId, Timestamp>>,
     broken: Mutex<bool>,
     turns: Mutex<usize>,
 }
 
 impl Table {
     fn new() -> Arc<Self> {
-        let clock = ManualClock::new(START);
+        let clock = Arc::new(ManualClock::new(START));
         let (rows, members) = (Mutex::default(), Mutex::default());
         Arc::new(Self { clock, rows, members, broken: Mutex::default(), turns: Mutex::default() })
     }
 }
 
+impl Table {
+    /// Lets time pass for the store and for the loops, in small steps.
+    async fn let_pass(&self, time: Duration) {
+        let millis = Duration::from_millis(1);
+        for _ in 0..time.as_millis() {
+            self.clock.advance_millis(1);
+            tokio::time::advance(millis).await;
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl Coordinator for Table {
-    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<PartitionShare, StoreError> {
         *self.turns.lock() += 1;
         if *self.broken.lock() {
             return Err(StoreError::Unavailable("broken".into()));
@@ -45,18 +60,20 @@ impl Coordinator for Table {
         for number in u16::try_from(rows.len()).unwrap()..count {
             rows.push(Ownership { partition: Partition::new(number), owner: None, term: 0, expires_at: now });
         }
-        if !members.contains(&node) {
-            members.push(node);
-        }
         let until = now.plus_millis(i64::try_from(ttl_millis).unwrap());
-        for change in rebalance(node, &rows, &members, now, until) {
+        members.insert(node, until);
+        members.retain(|_, until| *until > now);
+        let present: Vec<NodeId> = members.keys().copied().collect();
+        for change in rebalance(node, &rows, &present, now, until) {
             rows[usize::from(change.partition.number())] = change;
         }
-        Ok(rows.iter().filter(|row| row.owner == Some(node)).copied().collect())
+        let owned = rows.iter().filter(|row| row.owner == Some(node)).copied().collect();
+        let others = members.iter().filter(|(member, _)| **member != node);
+        Ok(PartitionShare { owned, look_again_at: others.map(|(_, until)| *until).min() })
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
-        self.members.lock().retain(|member| *member != node);
+        self.members.lock().remove(&node);
         for row in self.rows.lock().iter_mut().filter(|row| row.owner == Some(node)) {
             row.owner = None;
         }
@@ -75,7 +92,7 @@ impl Coordinator for Table {
         unreachable!("the owner of partitions needs no lease")
     }
 
-    async fn holder(&self, _: &str) -> Result<Option<LeaderLease>, StoreError> {
+    async fn holder(&self, _: &str) -> Result<Option<HeldLease>, StoreError> {
         unreachable!("the owner of partitions needs no lease")
     }
 
@@ -86,7 +103,7 @@ impl Coordinator for Table {
 
 fn owner(table: &Arc<Table>, number: u64) -> (OwnershipLoop, Arc<OwnedPartitions>) {
     let owned = Arc::new(OwnedPartitions::nothing(CONFIG.count));
-    let clock = Arc::new(ManualClock::new(START));
+    let clock = Arc::clone(&table.clock) as _;
     (OwnershipLoop::new(Arc::clone(table) as _, Arc::clone(&owned), clock, NodeId::new(number), CONFIG), owned)
 }
 
@@ -210,6 +227,29 @@ async fn a_requested_pass_takes_the_partitions_of_a_leaving_node() {
     assert!(before.elapsed() < Duration::from_millis(100), "not a renewal later");
     stop.cancel();
     staying.await.unwrap();
+}
+
+/// Whether the node died just before its renewal or just after it, and whenever the survivor renews.
+#[tokio::test(start_paused = true)]
+async fn partitions_of_a_silent_node_are_taken_when_they_end() {
+    for phase in 0..10 {
+        let table = Table::new();
+        let ((dead, _), (survivor, owned)) = (owner(&table, 1), owner(&table, 2));
+        dead.run_once().await.unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(survivor.run(stop.clone()));
+        table.let_pass(Duration::from_millis(phase * 100)).await;
+        dead.run_once().await.unwrap();
+        assert!(owned.partitions() < 64);
+        table.let_pass(CONFIG.lease - Duration::from_millis(1)).await;
+        assert!(owned.partitions() < 64, "before the lease has ended");
+        table.let_pass(Duration::from_millis(110)).await;
+        assert_eq!(owned.partitions(), 64, "in phase {phase}");
+        let passes = *table.turns.lock();
+        assert!(passes < 12, "{passes} passes in little more than a lease");
+        stop.cancel();
+        running.await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

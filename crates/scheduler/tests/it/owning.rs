@@ -68,7 +68,7 @@ async fn a_partition_lost_to_another_node_is_forgotten() {
     let millis = i64::try_from(LEASE.as_millis()).unwrap();
     harness.clock.advance_millis(millis);
     // This node still owns everything by its own clock, and nothing by the store's.
-    let taken = harness.sqlite.take_share(OTHER, PARTITIONS, 60_000).await.unwrap();
+    let taken = harness.sqlite.take_share(OTHER, PARTITIONS, 60_000).await.unwrap().owned;
     assert_eq!(taken.len(), usize::from(PARTITIONS));
     let id = harness.submit(task().push("http://a.example:80")).await;
     harness.passes().await;

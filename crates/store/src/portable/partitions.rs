@@ -22,18 +22,34 @@ pub(crate) struct PartitionRound {
     pub ttl_millis: u64,
 }
 
+/// A node that takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub node: NodeId,
+    pub expires_at: Timestamp,
+}
+
 impl PartitionRound {
     /// When the ownership of the node expires, for a round at `now`.
     pub(crate) fn expires_at(&self, now: Timestamp) -> Timestamp {
         now.plus_millis(number_column(self.ttl_millis))
     }
 
+    /// When the next right of another node ends: the membership of one of `others`, or the
+    /// ownership of a row.
+    pub(crate) fn next_expiry(&self, rows: &[Ownership], others: &[Member], now: Timestamp) -> Option<Timestamp> {
+        let is_other = |row: &&Ownership| row.owner_at(now).is_some_and(|owner| owner != self.node);
+        let owned = rows.iter().filter(is_other).map(|row| row.expires_at);
+        owned.chain(others.iter().map(|member| member.expires_at)).min()
+    }
+
     /// The rows that change at `now`, by number. `rows` are those of the table, by number and
-    /// without a gap among the first `count`. `members` are the nodes that take part, this one
-    /// among them. The node gives up its partitions beyond the count.
-    pub(crate) fn changes(&self, rows: &[Ownership], members: &[NodeId], now: Timestamp) -> Vec<Ownership> {
+    /// without a gap among the first `count`. `others` are the other nodes that take part. The node
+    /// gives up its partitions beyond the count.
+    pub(crate) fn changes(&self, rows: &[Ownership], others: &[Member], now: Timestamp) -> Vec<Ownership> {
+        let members: Vec<NodeId> = others.iter().map(|member| member.node).chain([self.node]).collect();
         let (counted, beyond) = rows.split_at(rows.partition_point(|row| row.partition.number() < self.count));
-        let mut changes = rebalance(self.node, counted, members, now, self.expires_at(now));
+        let mut changes = rebalance(self.node, counted, &members, now, self.expires_at(now));
         let freed = |row: &Ownership| Ownership { owner: None, expires_at: now, ..*row };
         changes.extend(beyond.iter().filter(|row| row.owner == Some(self.node)).map(freed));
         changes
@@ -97,7 +113,7 @@ mod tests {
         };
         let rows: Vec<Ownership> = (0..6).map(row).collect();
         let round = PartitionRound { node: NodeId::new(1), count: 3, ttl_millis: 50 };
-        let changes = round.changes(&rows, &[NodeId::new(1), NodeId::new(2)], at(60));
+        let changes = round.changes(&rows, &[Member { node: NodeId::new(2), expires_at: at(100) }], at(60));
         let changed: Vec<_> = changes.iter().map(|row| (row.partition.number(), row.owner, row.expires_at)).collect();
         let own = Some(NodeId::new(1));
         assert_eq!(changed, [(0, own, at(110)), (2, own, at(110)), (4, None, at(60))]);

@@ -9,14 +9,15 @@
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::Ownership;
+use punctual_core::partitions::{Ownership, PartitionShare};
 use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
 
 use super::connection::Session;
 use super::fault::Fault;
 use super::statements::Sql;
 use crate::columns::{node_column, node_from_column};
-use crate::portable::partitions::{self, PartitionRound};
+use crate::portable::partitions::{self, Member, PartitionRound};
 
 /// How a round begins. The timeouts make the server end the round of a frozen node soon, since all
 /// other nodes wait for it.
@@ -25,8 +26,8 @@ pub(crate) const BEGIN: &str =
 
 /// The outcome of a round.
 pub(crate) struct RoundResult {
-    /// What the node owns now.
-    pub owned: Vec<Ownership>,
+    /// The share of the node now.
+    pub share: PartitionShare,
     /// Whether it could not take a partition because a claim is still under way in it.
     pub is_short: bool,
 }
@@ -50,8 +51,8 @@ pub(crate) async fn take_round(
     let rows = rows?;
     // Waiting for the other rounds took time.
     let now = clock.now();
-    let members = members(session, round, now).await?;
-    let mut changes = round.changes(&rows, &members, now);
+    let others = others(session, round, now).await?;
+    let mut changes = round.changes(&rows, &others, now);
     let is_short = !lock_taken(session, &rows, &mut changes).await?;
     let gives_up = changes.iter().any(|row| row.owner.is_none());
     let (written, committed, notified) = tokio::join!(
@@ -64,7 +65,8 @@ pub(crate) async fn take_round(
     committed?;
     notified?;
     changes.retain(|row| row.owner == Some(round.node));
-    Ok(RoundResult { owned: changes, is_short })
+    let look_again_at = if is_short { Some(now) } else { round.next_expiry(&rows, &others, now) };
+    Ok(RoundResult { share: PartitionShare { owned: changes, look_again_at }, is_short })
 }
 
 /// A node leaves, and the others are notified.
@@ -86,11 +88,15 @@ pub(crate) async fn leave(session: &Session, now: Timestamp, node: NodeId, notif
     notified
 }
 
-/// The nodes that take part: this one, and those that have not expired. (Expired ones are removed.)
-async fn members(session: &Session, round: PartitionRound, now: Timestamp) -> Result<Vec<NodeId>, Fault> {
+/// Makes the node a member. Returns the others, without the expired ones, which are removed.
+async fn others(session: &Session, round: PartitionRound, now: Timestamp) -> Result<Vec<Member>, Fault> {
     let until = round.expires_at(now).as_millis();
     let rows = session.query(Sql::PartitionMemberSaw, &[&node_column(round.node), &now.as_millis(), &until]).await?;
-    Ok(rows.iter().map(|row| node_from_column(row.get(0))).chain([round.node]).collect())
+    let member = |row: &Row| {
+        let expires_at = Timestamp::from_millis(row.get(1));
+        Member { node: node_from_column(row.get(0)), expires_at }
+    };
+    Ok(rows.iter().map(member).collect())
 }
 
 /// Locks the partitions that change hands against claims. Drops the changes that could not be

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use punctual_core::coordinator::{Coordinator, LeaderLease};
+use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
-use punctual_core::partitions::Ownership;
+use punctual_core::partitions::{Ownership, PartitionShare};
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -133,24 +133,24 @@ impl Coordinator for PostgresStore {
         self.leases().call(async |mut session| leases::renew(&mut session, now, lease, ttl_millis).await).await
     }
 
-    async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError> {
+    async fn holder(&self, name: &str) -> Result<Option<HeldLease>, StoreError> {
         let now = self.now();
-        self.reads().call(async |mut session| leases::holder(&mut session, now, name).await).await
+        self.leases().call(async |mut session| leases::holder(&mut session, now, name).await).await
     }
 
     async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError> {
         self.leases().call(async |mut session| leases::release(&mut session, lease).await).await
     }
 
-    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<PartitionShare, StoreError> {
         let (round, notification) = (PartitionRound { node, count, ttl_millis }, partitions_are_free(self.node()));
         let clock = &*self.shared.writers.clock;
         let mut rounds = 1;
         loop {
             let work = async |session: &_| partitions::take_round(session, clock, round, &notification).await;
-            let RoundResult { owned, is_short } = self.rounds().transact(work).await?;
+            let RoundResult { share, is_short } = self.rounds().transact(work).await?;
             if !is_short || rounds == ROUNDS_MAX {
-                return Ok(owned);
+                return Ok(share);
             }
             tokio::time::sleep(ROUND_PAUSE).await;
             rounds += 1;

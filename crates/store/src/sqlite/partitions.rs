@@ -2,18 +2,19 @@
 //! write two tables at once; SQLite cannot, so these differ.
 
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::Ownership;
+use punctual_core::partitions::PartitionShare;
+use punctual_core::time::Timestamp;
 
 use crate::columns::{node_column, node_from_column};
-use crate::portable::partitions::{self, PartitionRound};
+use crate::portable::partitions::{self, Member, PartitionRound};
 use crate::portable::ready;
 
 use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 
-/// Makes the round of a node. Returns the partitions that it owns afterwards.
-pub(crate) fn take_round(session: &mut Session<'_>, round: PartitionRound) -> Result<Vec<Ownership>, Fault> {
+/// Makes the round of a node. Returns its share.
+pub(crate) fn take_round(session: &mut Session<'_>, round: PartitionRound) -> Result<PartitionShare, Fault> {
     let now = session.now();
     ready(partitions::make(session, round.count))?;
     let rows = ready(partitions::lock(session))?;
@@ -21,11 +22,15 @@ pub(crate) fn take_round(session: &mut Session<'_>, round: PartitionRound) -> Re
     let until = round.expires_at(now).as_millis();
     session.statements.get(Sql::PartitionMemberPut)?.execute((node_column(round.node), until))?;
     let list = session.statements.get(Sql::PartitionMemberList)?;
-    let members: Vec<NodeId> = list.query_map([], |row| row.get(0).map(node_from_column))?.collect::<Result<_, _>>()?;
-    let mut changes = round.changes(&rows, &members, now);
-    ready(partitions::write(session, &changes))?;
-    changes.retain(|row| row.owner == Some(round.node));
-    Ok(changes)
+    let member = |row: &rusqlite::Row<'_>| {
+        let expires_at = Timestamp::from_millis(row.get(1)?);
+        Ok(Member { node: node_from_column(row.get(0)?), expires_at })
+    };
+    let others: Vec<Member> = list.query_map([node_column(round.node)], member)?.collect::<Result<_, _>>()?;
+    let mut owned = round.changes(&rows, &others, now);
+    ready(partitions::write(session, &owned))?;
+    owned.retain(|row| row.owner == Some(round.node));
+    Ok(PartitionShare { owned, look_again_at: round.next_expiry(&rows, &others, now) })
 }
 
 /// Removes a node from the members and frees its partitions.

@@ -1,10 +1,10 @@
 //! The ports that the store implements: each call becomes a job of the writer or of a reader.
 
 use async_trait::async_trait;
-use punctual_core::coordinator::{Coordinator, LeaderLease};
+use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
-use punctual_core::partitions::Ownership;
+use punctual_core::partitions::{Ownership, PartitionShare};
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -120,7 +120,7 @@ impl Coordinator for SqliteStore {
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
-    async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError> {
+    async fn holder(&self, name: &str) -> Result<Option<HeldLease>, StoreError> {
         let name = name.to_owned();
         let work = move |session: &mut Session<'_>| {
             let now = session.now();
@@ -135,7 +135,7 @@ impl Coordinator for SqliteStore {
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
-    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<PartitionShare, StoreError> {
         let weight = Weight { rows: usize::from(count), ..Weight::SMALL };
         let round = PartitionRound { node, count, ttl_millis };
         self.writer().call(WriteClass::Urgent, weight, move |session| partitions::take_round(session, round)).await

@@ -133,7 +133,7 @@ pub(crate) async fn occurrences(fixture: &StoreFixture<'_>, schedule: &Schedule)
 /// A lease that this node holds now; a previous holder loses it.
 pub(crate) async fn lead(fixture: &StoreFixture<'_>, node: NodeId) -> LeaderLease {
     if let Some(held) = fixture.database.holder(LEADER).await.unwrap() {
-        fixture.database.release(&held).await.unwrap();
+        fixture.database.release(&held.lease).await.unwrap();
     }
     fixture.database.acquire(LEADER, node, 10_000).await.unwrap().expect("it is free")
 }

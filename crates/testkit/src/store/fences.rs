@@ -141,7 +141,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
 }
 
 async fn turn(fixture: &StoreFixture<'_>, node: NodeId) -> Vec<(Partition, u64)> {
-    let owned = fixture.database.take_share(node, COUNT, TTL).await.expect("take_share answers");
+    let owned = fixture.database.take_share(node, COUNT, TTL).await.expect("take_share answers").owned;
     owned.iter().map(|row| (row.partition, row.term)).collect()
 }
 

@@ -69,7 +69,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
         last_seen_at: START,
     };
     fixture.store.record_node(sighting(NodeId::new(7))).await.unwrap();
-    assert_eq!(fixture.store.take_share(NodeId::new(7), 4, 1_000).await.unwrap().len(), 4);
+    assert_eq!(fixture.store.take_share(NodeId::new(7), 4, 1_000).await.unwrap().owned.len(), 4);
     Store::close(&fixture.store).await.unwrap();
     let database = Migrator::connect(&fixture.url).await.unwrap();
     database.down(2).await.unwrap();
@@ -99,7 +99,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     let known = NodePresence { first_seen_at: at(-3), ..sighting(NodeId::new(9)) };
     assert_eq!(store.nodes().await.unwrap()[1], known);
     assert_eq!(store.ownership().await.unwrap(), []);
-    assert_eq!(store.take_share(NodeId::new(8), 4, 1_000).await.unwrap().len(), 4);
+    assert_eq!(store.take_share(NodeId::new(8), 4, 1_000).await.unwrap().owned.len(), 4);
 }
 
 #[tokio::test]

@@ -1,1 +1,1 @@
-SELECT holder, term FROM leases WHERE name = $1 AND expires_at > $2
+SELECT holder, term, expires_at FROM leases WHERE name = $1 AND expires_at > $2

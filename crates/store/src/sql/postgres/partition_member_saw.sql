@@ -4,4 +4,4 @@ WITH gone AS (
     INSERT INTO partition_members (node, expires_at) VALUES ($1, $3)
     ON CONFLICT (node) DO UPDATE SET expires_at = excluded.expires_at
 )
-SELECT node FROM partition_members WHERE expires_at > $2 AND node <> $1
+SELECT node, expires_at FROM partition_members WHERE expires_at > $2 AND node <> $1

@@ -1,1 +1,1 @@
-SELECT node FROM partition_members
+SELECT node, expires_at FROM partition_members WHERE node <> ?1

@@ -153,14 +153,14 @@ async fn nodes_that_held_tasks_before_the_open_are_dead() {
 #[tokio::test]
 async fn partitions_are_free_after_the_open() {
     let fixture = Fixture::open();
-    let ours = fixture.store.take_share(NodeId::new(7), 8, u64::MAX).await.unwrap();
+    let ours = fixture.store.take_share(NodeId::new(7), 8, u64::MAX).await.unwrap().owned;
     assert_eq!(ours.len(), 8);
     fixture.store.take_share(NodeId::new(6), 8, u64::MAX).await.unwrap();
     fixture.store.close().await.unwrap();
     let clock = Arc::new(ManualClock::new(START));
     let next = SqliteStore::open(fixture.directory.path(), clock, NodeId::new(8), Options::default()).unwrap();
     assert!(next.ownership().await.unwrap().iter().all(|row| row.owner.is_none() && row.term == 1));
-    let owned = next.take_share(NodeId::new(8), 8, 1_000).await.unwrap();
+    let owned = next.take_share(NodeId::new(8), 8, 1_000).await.unwrap().owned;
     assert_eq!(owned.iter().map(|row| row.term).collect::<Vec<_>>(), [2; 8], "all of them at once");
 }
 
