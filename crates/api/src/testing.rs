@@ -176,6 +176,7 @@ pub(crate) fn node(id: NodeId) -> NodePresence {
         roles: Vec::new(),
         version: "1.2.3".into(),
         skew_millis: -20,
+        lease: None,
         first_seen_at: START,
         last_seen_at: START,
     }

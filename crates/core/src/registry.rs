@@ -1,6 +1,6 @@
 //! The port of the registry: the presence of pull workers and nodes.
 //!
-//! The API records workers, each node records itself, and the reaper asks for dead nodes.
+//! The API records workers, each node records itself, and the reaper looks for silent nodes.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::registry`.
@@ -10,10 +10,11 @@
 //! - `a_heartbeat_keeps_what_was_asked_for`: a presence without queues and types changes the last
 //!   instant only.
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
-//! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are
-//!   removed.
-//! - `nodes_that_are_silent_are_dead`: `dead_nodes` names nodes last seen before the cutoff.
+//! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant and their own
+//!   lease, until they are removed.
 //! - `a_removed_node_is_gone`.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -65,10 +66,21 @@ pub struct NodePresence {
     pub version: String,
     /// How far its wall clock is ahead of the store's.
     pub skew_millis: i64,
+    /// How long it keeps what it has after it was last seen: its own setting, which need not be
+    /// that of other nodes. None for a node of an older version, which does not say.
+    pub lease: Option<Duration>,
     /// When it was first seen.
     pub first_seen_at: Timestamp,
     /// When it was last seen.
     pub last_seen_at: Timestamp,
+}
+
+impl NodePresence {
+    /// When other nodes take over what it has, unless it is seen before. `lease` is that of a node
+    /// that does not say its own.
+    pub fn lost_at(&self, lease: Duration) -> Timestamp {
+        self.last_seen_at.plus(self.lease.unwrap_or(lease))
+    }
 }
 
 /// Remembers workers and nodes (see the module's contract).
@@ -92,9 +104,6 @@ pub trait Registry: Send + Sync {
 
     /// Lists the nodes that were not removed, by `first_seen_at`.
     async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError>;
-
-    /// Lists the nodes last seen before the cutoff.
-    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError>;
 
     /// Removes a node that holds no task any more.
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError>;

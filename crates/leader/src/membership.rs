@@ -44,10 +44,11 @@ impl OwnPresence {
         Self { lease, gap: renewal + lease / 6, records: Mutex::new(None) }
     }
 
-    /// Whether the node was recorded steadily for a whole lease, so that every live node was too.
-    pub fn is_steady(&self) -> bool {
-        let now = Instant::now();
-        let is_steady = |records: SteadyRecords| now - records.last <= self.gap && now - records.first >= self.lease;
+    /// Whether the node was recorded steadily for its whole lease, and for that of another node if
+    /// that is longer, so that the other one was recorded too if it lives.
+    pub fn is_steady_for(&self, other: Option<Duration>) -> bool {
+        let (now, lease) = (Instant::now(), other.unwrap_or_default().max(self.lease));
+        let is_steady = |records: SteadyRecords| now - records.last <= self.gap && now - records.first >= lease;
         self.records.lock().is_some_and(is_steady)
     }
 
@@ -152,11 +153,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn presence_is_steady_after_a_lease_without_a_gap() {
         let own = OwnPresence::new(LEASE, RENEWAL);
-        assert!(!own.is_steady());
+        assert!(!own.is_steady_for(None));
         record_for(&own, 2).await;
-        assert!(!own.is_steady(), "two thirds of a lease are not enough");
+        assert!(!own.is_steady_for(None), "two thirds of a lease are not enough");
         record_for(&own, 1).await;
-        assert!(own.is_steady());
+        assert!(own.is_steady_for(None));
+        assert!(own.is_steady_for(Some(RENEWAL)), "its own lease is longer");
+        assert!(!own.is_steady_for(Some(2 * LEASE)), "a node with a longer lease may take longer to return");
+        record_for(&own, 3).await;
+        assert!(own.is_steady_for(Some(2 * LEASE)));
     }
 
     #[test]
@@ -168,6 +173,7 @@ mod tests {
             roles: Vec::new(),
             version: String::new(),
             skew_millis: 0,
+            lease: None,
             first_seen_at: Timestamp::from_millis(0),
             last_seen_at: Timestamp::from_millis(0),
         };
@@ -186,10 +192,10 @@ mod tests {
         let own = OwnPresence::new(LEASE, RENEWAL);
         record_for(&own, 4).await;
         tokio::time::advance(RENEWAL).await;
-        assert!(!own.is_steady(), "its last record is too old");
+        assert!(!own.is_steady_for(None), "its last record is too old");
         record_for(&own, 1).await;
-        assert!(!own.is_steady(), "the others may not be back yet");
+        assert!(!own.is_steady_for(None), "the others may not be back yet");
         record_for(&own, 2).await;
-        assert!(own.is_steady());
+        assert!(own.is_steady_for(None));
     }
 }

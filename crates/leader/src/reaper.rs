@@ -10,7 +10,7 @@ use std::time::Duration;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::registry::Registry;
+use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::run_end::RunEnd;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
@@ -27,7 +27,7 @@ use crate::membership::OwnPresence;
 pub struct Config {
     /// The time between two passes.
     pub interval: Duration,
-    /// A node that has been silent for longer is dead.
+    /// A node that has been silent for longer is dead, unless it says its own lease.
     pub lost_after: Duration,
     /// How many lost workers make a task poison; zero means that none do.
     pub poison_after: u32,
@@ -134,15 +134,17 @@ impl Reaper {
         Ok(Some(report))
     }
 
+    /// The nodes that were silent for longer than their leases.
     async fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
-        let before = match &self.config.presence {
-            None => Timestamp::MAX,
-            Some(presence) if presence.is_steady() => self.clock.now().minus(self.config.lost_after),
-            Some(_) => return Ok(Vec::new()),
+        if self.config.presence.as_ref().is_some_and(|own| !own.is_steady_for(None)) {
+            return Ok(Vec::new());
+        }
+        let (nodes, now) = (self.registry.nodes().await?, self.clock.now());
+        let is_dead = |node: &NodePresence| match &self.config.presence {
+            None => true,
+            Some(own) => node.lost_at(self.config.lost_after) < now && own.is_steady_for(node.lease),
         };
-        let mut dead = self.registry.dead_nodes(before).await?;
-        dead.retain(|node| *node != self.node);
-        Ok(dead)
+        Ok(nodes.iter().filter(|node| node.id != self.node && is_dead(node)).map(|node| node.id).collect())
     }
 
     fn decide(&self, task: &Task) -> Option<(TaskId, Change)> {

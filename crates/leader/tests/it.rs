@@ -110,6 +110,7 @@ fn node_presence(id: NodeId) -> NodePresence {
         roles: vec!["leader".into()],
         version: "1.2.3".into(),
         skew_millis: 0,
+        lease: None,
         first_seen_at: START,
         last_seen_at: START,
     }
@@ -280,6 +281,30 @@ async fn a_node_without_steady_presence_removes_no_other() {
     assert_eq!(harness.reap().await.removed_nodes, 1);
 }
 
+/// The leader's own setting is a minute.
+#[tokio::test]
+async fn a_node_is_dead_by_its_own_lease() {
+    let harness = Harness::new(false);
+    let (quick, patient) = (NodeId::new(3), NodeId::new(4));
+    let leased = |id, lease| NodePresence { lease: Some(lease), ..node_presence(id) };
+    harness.store.record_node(leased(quick, Duration::from_millis(10))).await.unwrap();
+    harness.store.record_node(leased(patient, Duration::from_mins(5))).await.unwrap();
+    harness.record_presence(DEAD).await;
+    let known = async || harness.store.nodes().await.unwrap().iter().map(|node| node.id).collect::<Vec<_>>();
+    harness.clock.advance_millis(11);
+    // This node has to be steady for that long too.
+    eventually("the node with the short lease is removed", Duration::from_secs(10), async || {
+        harness.record_presence(NODE).await;
+        if harness.reap().await.removed_nodes == 1 { Ok(()) } else { Err("it is not".to_owned()) }
+    })
+    .await;
+    assert_eq!(known().await, [DEAD, patient, NODE]);
+    harness.clock.advance_millis(60_000);
+    harness.record_presence(NODE).await;
+    harness.reap().await;
+    assert_eq!(known().await, [patient, NODE], "one that says no lease has the leader's");
+}
+
 #[tokio::test]
 async fn a_former_leader_takes_nothing_back() {
     let harness = Harness::new(false);
@@ -365,7 +390,7 @@ async fn a_node_records_its_presence_with_its_clock_skew() {
         .await;
         harness.clock.advance_millis(5_000);
     }
-    assert!(presence.is_steady());
+    assert!(presence.is_steady_for(None));
     stop.cancel();
     running.await.unwrap();
 }

@@ -154,7 +154,6 @@ portable_statements! {
     NodeBury,
     NodeList,
     NodeSaw,
-    NodeSilent,
     OccurrenceList,
     OccurrencePrune,
     PartitionList,

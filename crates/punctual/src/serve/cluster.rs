@@ -92,6 +92,7 @@ fn own_presence(parts: &NodeParts, address: SocketAddr) -> NodePresence {
         roles: config.roles.iter().map(ToString::to_string).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         skew_millis: 0,
+        lease: Some(config.leader.lease),
         first_seen_at: now,
         last_seen_at: now,
     }

@@ -25,6 +25,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0010_overtaken_probes",
     "0011_held_by_state",
     "0012_notes_by_key",
+    "0013_node_lease",
 };
 
 /// Applies every missing migration; returns their numbers.

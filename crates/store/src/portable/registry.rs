@@ -1,10 +1,11 @@
 //! The presence of workers and nodes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use punctual_core::ids::NodeId;
 use punctual_core::registry::{NodePresence, WorkerPresence};
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, signed_millis};
 use serde_json::json;
 
 use super::lists::rows_column;
@@ -69,7 +70,8 @@ pub(crate) async fn record_node<C: Connection>(
 ) -> Result<(), C::Fault> {
     let NodePresence { name, address, version, skew_millis, .. } = node;
     let (id, roles) = (node_column(node.id), names_column(&node.roles));
-    let parameters: [&dyn Parameter; 7] = [&id, name, address, &roles, version, skew_millis, &now.as_millis()];
+    let lease = node.lease.map_or(0, signed_millis);
+    let parameters: [&dyn Parameter; 8] = [&id, name, address, &roles, version, skew_millis, &now.as_millis(), &lease];
     connection.execute(PortableSql::NodeSaw, &parameters).await?;
     Ok(())
 }
@@ -86,6 +88,7 @@ pub(crate) async fn nodes<C: Connection>(connection: &mut C) -> Result<Vec<NodeP
             skew_millis: row.get(5)?,
             first_seen_at: Timestamp::from_millis(row.get(6)?),
             last_seen_at: Timestamp::from_millis(row.get(7)?),
+            lease: lease_from_column(row.get(8)?),
         })
     };
     let rows = connection.query(PortableSql::NodeList, &[]).await?;
@@ -94,14 +97,13 @@ pub(crate) async fn nodes<C: Connection>(connection: &mut C) -> Result<Vec<NodeP
     Ok(nodes)
 }
 
-/// Nodes last seen before the cutoff.
-pub(crate) async fn dead_nodes<C: Connection>(connection: &mut C, before: Timestamp) -> Result<Vec<NodeId>, C::Fault> {
-    let rows = connection.query(PortableSql::NodeSilent, &[&before.as_millis()]).await?;
-    Ok(rows.iter().map(|row| row.get(0).map(node_from_column)).collect::<Result<_, Corrupt>>()?)
-}
-
 /// Removes a node that holds nothing.
 pub(crate) async fn remove_node<C: Connection>(connection: &mut C, node: NodeId) -> Result<(), C::Fault> {
     connection.execute(PortableSql::NodeBury, &[&node_column(node)]).await?;
     Ok(())
+}
+
+/// Zero is the lease of a node that did not say it.
+fn lease_from_column(millis: i64) -> Option<Duration> {
+    u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }

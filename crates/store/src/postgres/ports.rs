@@ -190,11 +190,7 @@ impl Registry for PostgresStore {
     }
 
     async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {
-        self.reads().call(async |mut session| registry::nodes(&mut session).await).await
-    }
-
-    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.leases().call(async |mut session| registry::dead_nodes(&mut session, before).await).await
+        self.leases().call(async |mut session| registry::nodes(&mut session).await).await
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {

@@ -77,7 +77,6 @@ statements! {
     NodeBury => include_str!("../sql/postgres/node_bury.sql"),
     NodeList => include_str!("../sql/portable/node_list.sql"),
     NodeSaw => include_str!("../sql/portable/node_saw.sql"),
-    NodeSilent => include_str!("../sql/portable/node_silent.sql"),
     LogReplayed => include_str!("../sql/postgres/log_replayed.sql"),
     LogWritten => include_str!("../sql/postgres/log_written.sql"),
     Notify => include_str!("../sql/postgres/notify.sql"),

@@ -180,10 +180,6 @@ impl Registry for SqliteStore {
         self.readers().call(|session| ready(registry::nodes(session))).await
     }
 
-    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.readers().call(move |session| ready(registry::dead_nodes(session, before))).await
-    }
-
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
         self.writer()
             .call(WriteClass::Progress, Weight::SMALL, move |session| ready(registry::remove_node(session, node)))

@@ -116,7 +116,6 @@ statements! {
     NodeDied => include_str!("../sql/sqlite/node_died.sql"),
     NodeList => include_str!("../sql/portable/node_list.sql"),
     NodeSaw => include_str!("../sql/portable/node_saw.sql"),
-    NodeSilent => include_str!("../sql/portable/node_silent.sql"),
     OccurrenceBuffered => include_str!("../sql/sqlite/occurrence_buffered.sql"),
     OccurrenceForget => include_str!("../sql/sqlite/occurrence_forget.sql"),
     OccurrenceList => include_str!("../sql/portable/occurrence_list.sql"),

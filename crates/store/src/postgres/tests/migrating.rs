@@ -65,6 +65,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
         roles: vec!["api".into()],
         version: "1".into(),
         skew_millis: 3,
+        lease: Some(Duration::from_secs(30)),
         first_seen_at: START,
         last_seen_at: START,
     };
@@ -90,6 +91,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
         roles: vec![],
         version: String::new(),
         skew_millis: 0,
+        lease: None,
         first_seen_at: at,
         last_seen_at: at,
         ..sighting(NodeId::new(id))

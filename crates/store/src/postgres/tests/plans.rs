@@ -24,14 +24,8 @@ const LARGE: [&str; 13] = [
 ];
 
 /// Statements over small tables, and those that are meant to scan.
-const MAY_SCAN: &[Sql] = &[
-    Sql::CountsFold,
-    Sql::CountsList,
-    Sql::QuarantineCount,
-    Sql::WorkerForget,
-    Sql::NodeSilent,
-    Sql::HistoryPartitions,
-];
+const MAY_SCAN: &[Sql] =
+    &[Sql::CountsFold, Sql::CountsList, Sql::QuarantineCount, Sql::WorkerForget, Sql::HistoryPartitions];
 
 /// The lines of a statement's plan, whatever its parameters are.
 async fn steps(client: &Client, sql: Sql) -> Vec<String> {

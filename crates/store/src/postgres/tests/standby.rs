@@ -87,6 +87,7 @@ async fn record_presence(store: &PostgresStore) {
         roles: Vec::new(),
         version: nothing(),
         skew_millis: 0,
+        lease: None,
         first_seen_at: START,
         last_seen_at: START,
     };

@@ -59,7 +59,6 @@ const MAY_SCAN: &[Sql] = &[
     Sql::ListFinalNewest,
     Sql::WorkerForget,
     Sql::NodeList,
-    Sql::NodeSilent,
     // The oldest notes for the resolver: a bounded number.
     Sql::OrderNotes,
     Sql::ParentNotes,

@@ -122,6 +122,7 @@ fn the_node_that_dispatches_it_is_named() {
         roles: Vec::new(),
         version: String::new(),
         skew_millis: 0,
+        lease: None,
         first_seen_at: NOW,
         last_seen_at: NOW.plus_millis(-1_000),
     };

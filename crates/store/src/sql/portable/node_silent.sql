@@ -1,1 +1,0 @@
-SELECT id FROM nodes WHERE last_seen_at < $1 ORDER BY id
