@@ -18,10 +18,26 @@ const KEPT_FOR: Duration = Duration::from_secs(1);
 /// How long a check may take.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A check of one part of the node. The error says why it fails, for the log.
-pub type ReadinessProbe = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+/// A check of one part of the node.
+pub type ReadinessProbe = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), ProbeFault>> + Send>> + Send + Sync>;
 
-/// A probe that runs `check`.
+/// Why a check did not pass, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeFault {
+    /// The part does not work.
+    Failed(String),
+    /// It could not be asked, which is not its own fault if the store cannot be reached.
+    NoAnswer(String),
+}
+
+impl ProbeFault {
+    fn why(&self) -> &str {
+        let (Self::Failed(why) | Self::NoAnswer(why)) = self;
+        why
+    }
+}
+
+/// A probe that runs `check`, whose errors mean that the part does not work.
 pub fn probe<F, E>(check: impl Fn() -> F + Send + Sync + 'static) -> ReadinessProbe
 where
     F: Future<Output = Result<(), E>> + Send + 'static,
@@ -29,7 +45,7 @@ where
 {
     Arc::new(move || {
         let checking = check();
-        Box::pin(async move { checking.await.map_err(|error| error.to_string()) })
+        Box::pin(async move { checking.await.map_err(|error| ProbeFault::Failed(error.to_string())) })
     })
 }
 
@@ -63,31 +79,43 @@ impl ReadinessChecker {
         {
             return checks.clone();
         }
-        let store = async { self.store.check().await.map_err(|error| error.to_string()) };
+        let store = async { self.store.check().await.map_err(|error| ProbeFault::Failed(error.to_string())) };
         let (store, broker, migrations) = tokio::join!(
-            outcome_of("store", store),
-            outcome_of("broker", ask(self.probes.broker.as_ref())),
-            outcome_of("migrations", ask(self.probes.migrations.as_ref())),
+            in_time(store),
+            in_time(ask(self.probes.broker.as_ref())),
+            in_time(ask(self.probes.migrations.as_ref())),
         );
-        let checks = Checks { store, broker, migrations };
+        let is_away = store.is_err();
+        let checks = Checks {
+            store: outcome_of("store", store),
+            broker: outcome_of("broker", broker),
+            migrations: match migrations {
+                Err(ProbeFault::NoAnswer(_)) if is_away => Check::Unknown,
+                migrations => outcome_of("migrations", migrations),
+            },
+        };
         *last = Some((Instant::now(), checks.clone()));
         checks
     }
 }
 
-async fn ask(probe: Option<&ReadinessProbe>) -> Result<(), String> {
+async fn ask(probe: Option<&ReadinessProbe>) -> Result<(), ProbeFault> {
     match probe {
         Some(probe) => probe().await,
         None => Ok(()),
     }
 }
 
-async fn outcome_of(part: &'static str, check: impl Future<Output = Result<(), String>>) -> Check {
-    let result =
-        tokio::time::timeout(CHECK_TIMEOUT, check).await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+async fn in_time(check: impl Future<Output = Result<(), ProbeFault>>) -> Result<(), ProbeFault> {
+    let checked = tokio::time::timeout(CHECK_TIMEOUT, check).await;
+    checked.unwrap_or_else(|_| Err(ProbeFault::NoAnswer("no answer in time".to_owned())))
+}
+
+fn outcome_of(part: &'static str, result: Result<(), ProbeFault>) -> Check {
     match result {
         Ok(()) => Check::Ok,
-        Err(error) => {
+        Err(fault) => {
+            let error = fault.why();
             tracing::warn!(part, error, "a readiness check failed; this node reports that it is not ready");
             Check::Failed
         }

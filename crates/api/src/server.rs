@@ -9,7 +9,7 @@
 mod activity;
 mod connection;
 mod framing;
-mod open_files;
+pub mod open_files;
 mod peer;
 mod reading;
 mod refusal;

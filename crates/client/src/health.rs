@@ -58,4 +58,6 @@ pub enum Check {
     Ok,
     /// It does not.
     Failed,
+    /// It could not be asked, since the store cannot be reached.
+    Unknown,
 }

@@ -9,6 +9,7 @@ mod cluster;
 mod groups;
 mod inbox;
 mod leader;
+mod open_files;
 mod parts;
 mod running;
 mod scheduler;
@@ -32,6 +33,7 @@ use crate::config::Config;
 pub async fn run(config: Config, wrap_store: StoreWrapper) -> anyhow::Result<()> {
     crate::cli::install_tls();
     let signal = crate::shutdown::on_signals()?;
+    open_files::check()?;
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     // With port 0 the system has chosen one.

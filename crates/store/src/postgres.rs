@@ -16,6 +16,7 @@ mod extend;
 mod fault;
 mod forecast;
 mod get;
+mod health;
 mod inbox;
 mod insert;
 mod insight;
@@ -77,7 +78,6 @@ pub(crate) use statements::Sql;
 use statements::{OF_QUEUES, OF_ROUNDS};
 use writer::{TasksInDoubt, WriteQueues, WriterShared};
 
-use crate::migrations::postgres::STEPS;
 use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 
 /// How a store is opened.
@@ -289,28 +289,6 @@ impl PostgresStore {
 
     fn standby(&self) -> Option<&Standby> {
         self.shared.standby.as_deref()
-    }
-
-    /// Writes and reads one row.
-    async fn check(&self) -> Result<(), StoreError> {
-        let now = self.now().as_millis();
-        let rows = self.leases().call(async |session| session.query(Sql::Probe, &[&now]).await).await?;
-        match rows.len() {
-            1 => Ok(()),
-            _ => Err(StoreError::Corrupt("the row that was written is missing".to_owned())),
-        }
-    }
-
-    /// Checks that the database has every migration that this binary needs. It may have newer ones.
-    pub async fn check_schema(&self) -> Result<(), StoreError> {
-        let known = STEPS.len();
-        let last = i32::try_from(known).expect("invariant: there are few migrations");
-        let rows = self.leases().call(async |session| session.query(Sql::SchemaSteps, &[&last]).await).await?;
-        let found = rows.first().and_then(|row| usize::try_from(row.get::<_, i64>(0)).ok()).unwrap_or(0);
-        if found < known {
-            return Err(StoreError::Unavailable(ConnectError::Older { found, known }.to_string()));
-        }
-        Ok(())
     }
 
     /// Makes a writer read these live rows again and quarantine the unreadable ones.

@@ -157,6 +157,12 @@ pub enum OpenError {
         /// The error of the operating system.
         reason: String,
     },
+    /// There is no room on its disk.
+    #[error("the disk of the data directory {} is full: free some space", path.display())]
+    Full {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Another process has it open.
     #[error("the data directory {} is in use by another punctual process", path.display())]
     InUse {
@@ -185,6 +191,14 @@ pub enum OpenError {
         /// The error of SQLite or the operating system.
         reason: String,
     },
+}
+
+impl OpenError {
+    /// The same, or that the disk is full if it is: SQLite reports that as an I/O error in places.
+    fn or_full(self, path: &Path) -> Self {
+        let may_be = matches!(self, Self::Directory { .. } | Self::Schema { .. } | Self::Database { .. });
+        if may_be && directory::is_full(path) { Self::Full { path: path.to_owned() } } else { self }
+    }
 }
 
 /// The embedded store, behind all ports (see the module). Clones share it.
@@ -221,7 +235,17 @@ impl SqliteStore {
         node: NodeId,
         options: Options,
     ) -> Result<Self, OpenError> {
-        let Migrator { directory, mut connection } = Migrator::open(directory.as_ref(), &options)?;
+        let path = directory.as_ref();
+        Self::open_directory(path, clock, node, options).map_err(|error| error.or_full(path))
+    }
+
+    fn open_directory(
+        directory: &Path,
+        clock: Arc<dyn Clock>,
+        node: NodeId,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        let Migrator { directory, mut connection } = Migrator::open(directory, &options)?;
         let path = directory.path().to_owned();
         migrations::up(&mut connection, clock.now())
             .map_err(|reason| OpenError::Schema { path: path.clone(), reason })?;
@@ -337,6 +361,10 @@ impl Migrator {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });
         }
+        Self::open_directory(directory, options).map_err(|error| error.or_full(directory))
+    }
+
+    fn open_directory(directory: &Path, options: &Options) -> Result<Self, OpenError> {
         let directory = Directory::lock(directory)?;
         let connection = open_writer(&directory.database(), options)
             .map_err(|reason| OpenError::Database { path: directory.path().to_owned(), reason: reason.to_string() })?;

@@ -6,8 +6,13 @@ const RESERVED: usize = 1_024;
 
 /// How many connections fit into the limit of open files; none if the limit is unknown.
 pub(super) fn room_for_connections() -> Option<usize> {
-    // The file exists on Linux only; elsewhere the configured number stands.
-    soft_limit(&std::fs::read_to_string("/proc/self/limits").ok()?).map(beside_the_rest)
+    limit().map(beside_the_rest)
+}
+
+/// How many files this process may have open; none if that is unknown.
+pub fn limit() -> Option<usize> {
+    // The file exists on Linux only; elsewhere the configured numbers stand.
+    soft_limit(&std::fs::read_to_string("/proc/self/limits").ok()?)
 }
 
 fn soft_limit(limits: &str) -> Option<usize> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_api::presence::PresenceFlusher;
-use punctual_api::readiness::{Probes, ReadinessProbe, probe};
+use punctual_api::readiness::{ProbeFault, Probes, ReadinessProbe, probe};
 use punctual_api::server::ServerLimits;
 use punctual_api::site::AllowedHosts;
 use punctual_api::state::LeaseMillis;
@@ -58,9 +58,15 @@ pub fn operations(parts: &NodeParts) -> Operations {
 /// Only a shared store needs it. The embedded one belongs to this process, and its schema is
 /// current since it was opened; another process may revert a shared one.
 fn schema_probe(store: PostgresStore) -> ReadinessProbe {
-    probe(move || {
+    Arc::new(move || {
         let store = store.clone();
-        async move { store.check_schema().await }
+        Box::pin(async move {
+            match store.missing_migrations().await {
+                Ok(None) => Ok(()),
+                Ok(Some(older)) => Err(ProbeFault::Failed(older.to_string())),
+                Err(error) => Err(ProbeFault::NoAnswer(error.to_string())),
+            }
+        })
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::Postgres;
 use punctual_testkit::process::{Serve, TestServer};
 use punctual_testkit::sink::{Sink, SinkAnswer};
@@ -137,9 +138,11 @@ async fn nodes_wait_for_a_database_that_restarts() {
     let refused = cluster.caller(0).api.post("/v1/tasks", &json!({"type": "t"})).await;
     refused.problem_code(503, "store_unavailable");
     assert!(refused.header("retry-after").is_some(), "{refused}");
+    let checks = json!({"store": "failed", "broker": "ok", "migrations": "unknown"});
+    assert_eq!(cluster.caller(0).api.get("/readyz").await.value()["checks"], checks);
     cluster.postgres.start_again().await;
     for node in 0..2 {
-        punctual_testkit::eventually::eventually("the node is ready again", SOON, async || {
+        eventually("the node is ready again", SOON, async || {
             let answer = cluster.caller(node).api.get("/readyz").await;
             if answer.status() == 200 { Ok(()) } else { Err(answer.to_string()) }
         })
@@ -152,6 +155,31 @@ async fn nodes_wait_for_a_database_that_restarts() {
         let log = cluster.nodes[node].log();
         assert_eq!(log.matches(away).count(), 1, "once, however long it lasted: {log}");
     }
+}
+
+/// Nothing can be written then, though the database answers.
+#[tokio::test]
+async fn a_node_is_not_ready_while_the_tasks_are_locked() {
+    let cluster = Cluster::start(1).await;
+    let caller = cluster.caller(0);
+    let locker = punctual_testkit::postgres::connect(&cluster.database).await;
+    assert_eq!(caller.api.get("/readyz").await.status(), 200);
+    locker.batch_execute("BEGIN; LOCK TABLE punctual.tasks IN SHARE MODE").await.expect("the table can be locked");
+    eventually("the node is not ready", Duration::from_secs(5), async || {
+        let answer = caller.api.get("/readyz").await;
+        let checks = &answer.value()["checks"];
+        if answer.status() == 503 && checks["store"] == "failed" && checks["migrations"] == "ok" {
+            return Ok(());
+        }
+        Err(answer.to_string())
+    })
+    .await;
+    locker.batch_execute("ROLLBACK").await.expect("the lock ends");
+    eventually("the node is ready again", SOON, async || {
+        let answer = caller.api.get("/readyz").await;
+        if answer.status() == 200 { Ok(()) } else { Err(answer.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -174,7 +202,7 @@ async fn the_schema_can_be_migrated_by_hand() {
 impl Cluster {
     /// Returns once a node has logged a line that contains this.
     pub async fn until_logged(&self, node: usize, sentence: &str) -> String {
-        punctual_testkit::eventually::eventually(sentence, SOON, async || {
+        eventually(sentence, SOON, async || {
             let log = self.nodes[node].log();
             let line = log.lines().find(|line| line.contains(sentence)).map(str::to_owned);
             line.ok_or(log)
@@ -185,7 +213,7 @@ impl Cluster {
     /// Returns once `count` workers wait at a node.
     async fn until_waiting(&self, node: usize, count: usize) {
         let wanted = format!("punctual_waiting_workers {count}");
-        punctual_testkit::eventually::eventually("the polls have arrived", SOON, async || {
+        eventually("the polls have arrived", SOON, async || {
             let metrics = self.caller(node).api.get("/metrics").await.text().to_owned();
             if metrics.lines().any(|line| line == wanted) { Ok(()) } else { Err(metrics) }
         })

@@ -1,7 +1,7 @@
 //! The directory that a store lives in, and the lock that keeps other processes out of it.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,11 @@ const DATABASE: &str = "punctual.db";
 
 /// The file whose lock says that a process works here.
 const LOCK: &str = "punctual.lock";
+
+/// A file that is written to see whether there is room, and its size: more than SQLite needs to open
+/// a database.
+const TRIAL: &str = "punctual.trial";
+const TRIAL_BYTES: usize = 256 << 10;
 
 /// A locked directory. The operating system releases the lock with the process.
 #[derive(Debug)]
@@ -56,6 +61,16 @@ impl Directory {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Whether the disk of a directory, which may not exist yet, has no room for a small file.
+pub(crate) fn is_full(path: &Path) -> bool {
+    let Some(existing) = path.ancestors().find(|path| path.is_dir()) else { return false };
+    let trial = existing.join(TRIAL);
+    let written = File::create(&trial).and_then(|mut file| file.write_all(&[0; TRIAL_BYTES]).and(file.sync_all()));
+    drop(fs::remove_file(&trial));
+    let kind = written.err().map(|error| error.kind());
+    matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }
 
 fn sync(path: &Path) -> io::Result<()> {

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::json;
 
-use crate::readiness::{Probes, probe};
+use crate::readiness::{ProbeFault, Probes, ReadinessProbe, probe};
 use crate::state::ApiConfig;
 use crate::testing::World;
 
@@ -49,6 +49,19 @@ async fn a_part_that_does_not_answer_has_failed() {
     let migrations = probe(std::future::pending::<Result<(), String>>);
     let world = World::with(ApiConfig::default(), Probes { broker: None, migrations: Some(migrations) });
     assert_eq!(world.send("GET", "/readyz", None).await.json()["checks"]["migrations"], "failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn migrations_are_not_blamed_while_the_store_is_away() {
+    for (fault, expected) in
+        [(ProbeFault::NoAnswer("gone".into()), "unknown"), (ProbeFault::Failed("too old".into()), "failed")]
+    {
+        let migrations: ReadinessProbe = Arc::new(move || Box::pin(std::future::ready(Err(fault.clone()))));
+        let world = World::with(ApiConfig::default(), Probes { broker: None, migrations: Some(migrations) });
+        world.store.broken.store(true, Ordering::SeqCst);
+        let answer = world.send("GET", "/readyz", None).await;
+        assert_eq!(answer.json()["checks"], json!({"store": "failed", "broker": "ok", "migrations": expected}));
+    }
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use punctual_testkit::postgres::Postgres;
 use punctual_testkit::process::{Exit, Serve};
 use serde_json::json;
 
-use crate::it::world::{PUNCTUAL, SOON, World};
+use crate::it::world::{PUNCTUAL, SOON, World, caller_of};
 
 /// "At once", on a machine busy with all other tests.
 pub const AT_ONCE: Duration = Duration::from_secs(15);
@@ -102,4 +103,27 @@ async fn stdout_has_only_the_ready_line() {
     world.server.terminate();
     let exit = world.server.exit(SOON).await;
     assert_eq!(exit.stdout.lines().count(), 1, "logs belong on stderr: {exit}");
+}
+
+/// It would fail after it has said that it listens.
+#[tokio::test]
+async fn too_few_open_files_for_the_store_are_refused() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let postgres = Postgres::start().await;
+    let sqlite = Serve::new(PUNCTUAL, home.path().join("data"));
+    let shared = sqlite.clone().setting("STORE", &postgres.create_database().await);
+    let script = r#"ulimit -n "$0" && exec "$@""#;
+    for serve in [sqlite, shared] {
+        let with_files = |files: &str| serve.clone().under(["sh", "-c", script, files]);
+        let exit = with_files("40").fail(AT_ONCE).await;
+        expect_refusal(&exit, &["this process may have 40 files open"]);
+        // As many as it asks for are enough.
+        let needs = exit.stderr.split("a node needs ").nth(1).and_then(|rest| rest.split(' ').next());
+        let server = with_files(needs.expect("it says how many")).start().await;
+        let caller = caller_of(&server);
+        caller.submit_id(json!({"type": "t", "queue": "q"})).await;
+        caller.lease_one("q").await;
+        assert_eq!(caller.api.get("/readyz").await.status(), 200, "{}", server.log());
+        assert!(!server.log().contains("Too many open files"), "{}", server.log());
+    }
 }

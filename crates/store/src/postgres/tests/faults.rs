@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::State;
 use punctual_core::store::{Claim, Claimant, Start, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{TENANT, task};
-use punctual_testkit::postgres::execute;
+use punctual_testkit::postgres::{connect, execute};
 use punctual_testkit::proxy::{CutCommit, FaultProxy};
 
 use super::super::PostgresStore;
@@ -43,6 +44,26 @@ async fn a_store_recovers_when_its_server_comes_back() {
         .await;
     }
     fixture.assert_counts().await;
+}
+
+/// Soon, and without a wait: the leases are renewed on the same connection.
+#[tokio::test]
+async fn a_lock_on_the_tasks_fails_the_check() {
+    let fixture = Fixture::open().await;
+    let locker = connect(&fixture.url).await;
+    for (number, mode) in (1..).zip(["SHARE", "ACCESS EXCLUSIVE"]) {
+        let lock = format!("BEGIN; LOCK TABLE punctual.tasks IN {mode} MODE");
+        locker.batch_execute(&lock).await.unwrap();
+        let begun = Instant::now();
+        let (checked, acquired) =
+            tokio::join!(fixture.store.check(), fixture.store.acquire("other", NodeId::new(number), 1_000_000),);
+        let refused = checked.unwrap_err().to_string();
+        assert!(refused.contains("a lock keeps the tasks from being written"), "{refused}, in mode {mode}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
+        assert!(acquired.unwrap().is_some() || number > 1, "the lease was free");
+        locker.batch_execute("ROLLBACK").await.unwrap();
+        fixture.store.check().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -188,3 +188,16 @@ async fn a_file_that_passes_its_check_is_trusted_again() {
     .await;
     fixture.insert(task()).await;
 }
+
+/// A check that does not end in time fails, too (`api/src/readiness.rs`).
+#[tokio::test]
+async fn a_lock_of_another_process_passes_no_check() {
+    let fixture = Fixture::open();
+    fixture.store.check().await.unwrap();
+    let other = rusqlite::Connection::open(fixture.directory.path().join("punctual.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let checked = tokio::time::timeout(Duration::from_secs(2), fixture.store.check()).await;
+    assert!(!matches!(checked, Ok(Ok(()))), "{checked:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    fixture.store.check().await.unwrap();
+}
