@@ -193,12 +193,16 @@ async fn write(
     let takes: Vec<HeldRow<'_>> =
         picker.taken.iter().zip(&taken).map(|(picked, (_, change))| HeldRow { tid: picked.due.tid, change }).collect();
     let finished = change::finish(&writer.session, &gone).await?;
+    if finished.len() != gone.len() {
+        return Err(Fault::Corrupt("a task that was locked for a claim has changed meanwhile".to_owned()));
+    }
     change::record(writer, &finished, &gone, now);
     let end = TransactionEnd::of(writer);
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
     let (session, allowances) = (&writer.session, &picker.allowances);
-    // All rows are locked, so no write can fail its condition: everything is sent at once.
+    // All rows are locked, so no write should fail its condition: everything is sent at once. One
+    // that does fails the transaction.
     let (written, spent, payloads, next_due, committed) = tokio::join!(
         biased;
         held_rows::write(session, &takes),
@@ -214,13 +218,10 @@ async fn write(
         });
         writer.shared.in_doubt.note(held, &writer.by(now, Actor::Node));
     }
-    let written = written?;
+    written?;
     spent?;
     let (mut payloads, next_due) = (payloads?, next_due?);
     writer.shared.outbox.wake_resolver(committed?);
-    if written != taken.len() as u64 || finished.len() != gone.len() {
-        return Err(Fault::Corrupt("a task that was locked for a claim has changed meanwhile".to_owned()));
-    }
     let mut tasks = Vec::with_capacity(taken.len());
     for (picked, (_, change)) in picker.taken.iter_mut().zip(taken) {
         let mut task = std::mem::replace(&mut picked.due.task, Err(crate::columns::Unreadable("task")))

@@ -43,10 +43,10 @@ impl HeldRow<'_> {
     }
 }
 
-/// Writes the changes. Returns how many were written.
-pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u64, Fault> {
+/// Writes the changes. Fails, and the transaction with it, unless all are written.
+pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<(), Fault> {
     if takes.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     // Rows of one claim are neighbours and mostly have the same timeout.
     let classes: Vec<&[HeldRow<'_>]> = takes.chunk_by(HeldRow::is_alike).collect();
@@ -68,7 +68,7 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u6
     let deadline: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.deadline_at.as_millis())).collect();
     let lease: Vec<Option<i64>> = first().map(|take| take.hold(|hold| number_column(hold.lease_millis))).collect();
     session
-        .execute(
+        .query(
             Sql::TaskTake,
             &[
                 &since, &tid, &expected, &class, &trail, &state, &growth, &counted, &worker, &holder, &node, &until,
@@ -76,6 +76,7 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u6
             ],
         )
         .await
+        .map(drop)
 }
 
 /// The payloads that were too large to be read with their tasks. Unreadable ones are left out.
