@@ -5,7 +5,7 @@
 //! member stands for its first task. A refused member takes along the members that depend on it.
 //! Linear in the number of members and dependencies.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
@@ -100,17 +100,21 @@ impl<'a> DependencyBatch<'a> {
 
     /// The ids outside the batch that must be looked up, in order.
     pub(crate) fn outside(&self) -> Vec<TaskId> {
-        let mut outside: Vec<TaskId> = self
-            .wanted()
-            .flat_map(|(_, task)| &task.body.dependencies.ids)
-            .filter_map(|id| match self.target(*id) {
-                DependencyTarget::Outside(id) => Some(id),
-                _ => None,
-            })
-            .collect();
-        outside.sort_unstable();
+        let mut outside: Vec<TaskId> = self.named_outside().into_iter().map(|(id, _)| id).collect();
         outside.dedup();
         outside
+    }
+
+    /// The same, each with the tenants whose tasks name it.
+    pub(crate) fn named_outside(&self) -> BTreeSet<(TaskId, &str)> {
+        let names = self
+            .wanted()
+            .flat_map(|(_, task)| task.body.dependencies.ids.iter().map(|id| (*id, task.lane.tenant.as_str())));
+        let outside = names.filter_map(|(id, tenant)| match self.target(id) {
+            DependencyTarget::Outside(id) => Some((id, tenant)),
+            _ => None,
+        });
+        outside.collect()
     }
 
     /// Decides about every member, given the parents outside the batch.

@@ -4,7 +4,7 @@
 //! waits for this transaction, or this transaction for it. Finished parents are looked up in the
 //! history, where a dead letter cannot be re-driven before the commit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
@@ -39,7 +39,7 @@ pub(crate) async fn write(
 ) -> Result<WrittenBatch, Fault> {
     let statuses = member_statuses(&verdicts);
     let batch = DependencyBatch::new(tasks, &statuses, put_off);
-    let (known, passed) = look_up(writer, &batch.outside()).await?;
+    let (known, passed) = look_up(writer, &batch.named_outside()).await?;
     let BatchPlan { mut verdicts, waits, refused } = BatchPlan::new(tasks, &batch, &known, verdicts);
     free_keys(writer, refused.into_iter().map(|place| &tasks[place])).await?;
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
@@ -53,31 +53,36 @@ pub(crate) async fn write(
     Ok(WrittenBatch { verdicts, waits, passed })
 }
 
-/// What is known of the parents, and where the locked ones wait.
-async fn look_up(writer: &Writer, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
-    let (mut known, mut passed) = (HashMap::with_capacity(ids.len()), Vec::new());
-    let mut missing: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+/// What is known of the parents, and where the locked ones wait. Each is named by a tenant.
+async fn look_up(
+    writer: &Writer,
+    parents: &BTreeSet<(TaskId, &str)>,
+) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
+    let (mut known, mut passed) = (HashMap::with_capacity(parents.len()), Vec::new());
+    let mut missing: Vec<(TaskId, &str)> = parents.iter().copied().collect();
     let read =
         |row: &Row| row::state(row, 2).ok_or_else(|| Fault::Corrupt("the state of a task cannot be read".to_owned()));
     for _ in 0..LOOKS {
         if missing.is_empty() {
             break;
         }
-        for row in writer.session.query(Sql::ParentAwait, &[&missing]).await? {
+        let (ids, tenants): (Vec<Uuid>, Vec<&str>) = missing.iter().map(|(id, tenant)| (id.uuid(), *tenant)).unzip();
+        for row in writer.session.query(Sql::ParentAwait, &[&ids, &tenants]).await? {
             let state = read(&row)?;
             if state == State::Pending {
                 passed.push((row.get(3), row.get(4)));
             }
             known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state });
         }
-        missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
+        missing.retain(|(id, _)| !known.contains_key(id));
         if missing.is_empty() {
             break;
         }
-        for row in writer.session.query(Sql::ParentEnded, &[&missing]).await? {
+        let ids: Vec<Uuid> = missing.iter().map(|(id, _)| id.uuid()).collect();
+        for row in writer.session.query(Sql::ParentEnded, &[&ids]).await? {
             known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state: read(&row)? });
         }
-        missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
+        missing.retain(|(id, _)| !known.contains_key(id));
     }
     Ok((known, passed))
 }

@@ -1,10 +1,11 @@
-//! Writes to rows that a transaction has locked.
+//! Writes to rows that a transaction has locked, or must not touch.
 
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Event, transition};
+use punctual_core::store::{Inserted, Store};
 use punctual_core::task::Hold;
 use punctual_core::trail::Actor;
-use punctual_testkit::fixtures::{START, task};
+use punctual_testkit::fixtures::{START, TENANT, task};
 use punctual_testkit::postgres::connect;
 
 use super::super::claim::held_rows::{self, HeldRow};
@@ -47,4 +48,19 @@ async fn a_row_that_changed_fails_the_transaction_of_its_claim() {
     held_rows::write(&session, &rows[..1]).await.unwrap();
     session.run("COMMIT").await.unwrap();
     assert_eq!(fixture.number("SELECT count(*) FROM tasks WHERE state <> 1").await, 1);
+}
+
+#[tokio::test]
+async fn a_refused_dependency_leaves_the_other_tenants_row() {
+    let fixture = Fixture::open().await;
+    let parent = fixture.insert(task()).await;
+    let row = "SELECT ctid::text, xmin::text, xmax::text, awaited::text FROM tasks";
+    let before = fixture.sql(row).await;
+    let child = task().tenant("other").depends_on(&[parent.id]).build();
+    let refused = fixture.store.insert(vec![child]).await.unwrap().remove(0);
+    assert!(matches!(refused, Inserted::UnknownDependency(id) if id == parent.id), "{refused:?}");
+    assert_eq!(fixture.sql(row).await, before, "it was written to");
+    let child = task().tenant(TENANT).depends_on(&[parent.id]).build();
+    let stored = fixture.store.insert(vec![child]).await.unwrap().remove(0);
+    assert!(matches!(stored, Inserted::Created(_)), "{stored:?}");
 }
