@@ -32,6 +32,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0012_overtaken_probes",
     "0013_notes_by_key",
     "0014_node_lease",
+    "0015_history_ahead",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

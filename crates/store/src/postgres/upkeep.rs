@@ -22,6 +22,10 @@ use crate::migrations::postgres::LOCK;
 /// The number of months of history that have partitions, the current one included.
 const MONTHS_AHEAD: i32 = 3;
 
+/// The maximum number of rows of a month that are moved into its partition. Moving holds a lock that
+/// every read of the history waits for.
+const MOVED_ROWS_MAX: i64 = 10_000;
+
 /// How long a change of the tables waits for the sessions that use them. Later sessions wait behind
 /// it.
 const SHORT_WAITS: &str = "SET lock_timeout = '200ms'";
@@ -41,7 +45,7 @@ impl PostgresStore {
 
 async fn upkeep(address: &Address, now: Timestamp) -> Result<u32, Fault> {
     let Some(session) = lock(address).await? else { return Ok(0) };
-    let rows = session.query(Sql::HistoryAhead, &[&now.as_millis(), &MONTHS_AHEAD]).await?;
+    let rows = session.query(Sql::HistoryAhead, &[&now.as_millis(), &MONTHS_AHEAD, &MOVED_ROWS_MAX]).await?;
     session.execute(Sql::CountsFold, &[]).await?;
     let made = rows.first().map_or(0, |row| row.get::<_, i32>(0));
     Ok(u32::try_from(made).unwrap_or_default())

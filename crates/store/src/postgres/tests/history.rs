@@ -28,6 +28,34 @@ async fn months_are_made_ahead() {
     fixture.assert_counts().await;
 }
 
+/// Moving them would hold up every read of the history. The other months are made all the same.
+#[tokio::test]
+async fn a_month_with_many_rows_stays_in_the_rest() {
+    let fixture = Fixture::open().await;
+    let stored = fixture.insert(task()).await;
+    let running = fixture.lease(&stored, 1).await.pop().unwrap();
+    assert!(complete(&fixture.store, &running).await);
+    let columns = fixture
+        .sql(
+            "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute
+             WHERE attrelid = 'history'::regclass AND attnum > 1 AND NOT attisdropped",
+        )
+        .await[0][0]
+        .clone()
+        .unwrap();
+    fixture
+        .sql(&format!(
+            "INSERT INTO history (id, {columns})
+             SELECT gen_random_uuid(), {columns} FROM history_rest, generate_series(1, 10000)"
+        ))
+        .await;
+    assert_eq!(fixture.store.upkeep(START).await.unwrap(), 2);
+    assert_eq!(fixture.number("SELECT count(*) FROM history_rest").await, 10_001);
+    fixture.sql(&format!("DELETE FROM history WHERE id <> '{}'", stored.id.uuid())).await;
+    assert_eq!(fixture.store.upkeep(START).await.unwrap(), 1, "few can be moved");
+    assert_eq!(fixture.number("SELECT count(*) FROM history_2026_05").await, 1);
+}
+
 #[tokio::test]
 async fn a_listing_runs_over_all_months() {
     let fixture = Fixture::open().await;

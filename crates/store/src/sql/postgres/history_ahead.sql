@@ -1,1 +1,1 @@
-SELECT history_ahead($1, $2)
+SELECT history_ahead($1, $2, $3)

@@ -1,0 +1,1 @@
+DROP FUNCTION history_ahead(bigint, integer, bigint);
