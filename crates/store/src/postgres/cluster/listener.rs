@@ -2,14 +2,17 @@
 //!
 //! It has a connection of its own. The serving node subscribes to it. A subscriber gets
 //! [`Wake::Everything`] after a lost connection, or if it was too slow. Notifications are hints:
-//! the sweep every few seconds must suffice without them.
+//! the sweep every few seconds must suffice without them. Every role of the database can send them,
+//! so a flood is bounded (`Intake`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use punctual_core::lane::Lane;
 use punctual_core::time::Timestamp;
 use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
 use tokio_postgres::AsyncMessage;
 use tracing::debug;
 
@@ -20,6 +23,13 @@ use crate::postgres::writer::WriterShared;
 
 /// The maximum number of wakes that wait for a slow subscriber.
 const WAKES_MAX: usize = 1_024;
+
+/// The maximum number of notifications that wait to be read.
+const WAITING_MAX: usize = 1_024;
+
+/// The maximum number of notifications that are passed on in a second. A node sends two hundred at
+/// most.
+const PASSED_MAX: usize = 4_000;
 
 /// How often the connection is checked, and about how long to wait before a reconnect.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -80,20 +90,30 @@ impl Listener {
     }
 
     async fn listen(&self, shared: &WriterShared) -> Result<(), Fault> {
-        let (received, mut notifications) = mpsc::unbounded_channel();
+        let (received, mut notifications) = mpsc::channel(WAITING_MAX);
+        // Earlier notifications are missed.
+        let missed = Arc::new(AtomicBool::new(true));
+        let mut intake = Intake::new(Arc::clone(&missed), Instant::now());
         let session = Session::open_listening(&shared.address, &[], move |message| {
-            if let AsyncMessage::Notification(notification) = message {
-                drop(received.send(Notification::parse(notification.payload())));
+            if let AsyncMessage::Notification(notification) = message
+                && received.try_send(notification.payload().to_owned()).is_err()
+            {
+                missed.store(true, Ordering::Relaxed);
             }
         })
         .await?;
         session.run(&format!("LISTEN {CHANNEL}")).await?;
-        // Earlier notifications are missed.
-        self.notify_everything(shared);
         loop {
+            if intake.takes_everything(Instant::now()) {
+                self.notify_everything(shared);
+            }
             match tokio::time::timeout(PING_INTERVAL, notifications.recv()).await {
-                Ok(Some(notification)) if notification.node == shared.node => {}
-                Ok(Some(notification)) => self.pass_on(shared, &session, notification.kind).await?,
+                Ok(Some(text)) => {
+                    let Notification { node, kind } = Notification::parse(&text);
+                    if node != shared.node && intake.admits(&kind, Instant::now()) {
+                        self.pass_on(shared, &session, kind).await?;
+                    }
+                }
                 Ok(None) => return Ok(()),
                 // An idle connection does not notice a lost server.
                 Err(_) => session.run("SELECT 1").await?,
@@ -104,10 +124,7 @@ impl Listener {
     async fn pass_on(&self, shared: &WriterShared, session: &Session, kind: NotificationKind) -> Result<(), Fault> {
         let waiting = match kind {
             NotificationKind::Lanes(waiting) => waiting,
-            NotificationKind::Everything => {
-                self.notify_everything(shared);
-                return Ok(());
-            }
+            NotificationKind::Everything => return Ok(()),
             NotificationKind::Partitions => {
                 self.wakes.send(Wake::Partitions).ok();
                 return Ok(());
@@ -138,5 +155,67 @@ impl Listener {
         shared.cursors.doubt_all();
         shared.limits.watch.changed();
         self.wakes.send(Wake::Everything).ok();
+    }
+}
+
+/// Bounds what is passed on: [`PASSED_MAX`] notifications in a second, and everything once in a
+/// second. What is not admitted counts as missed, and what was missed makes everything doubtful.
+struct Intake {
+    missed: Arc<AtomicBool>,
+    /// When the second began, and how many were passed on in it.
+    began: Instant,
+    passed: usize,
+    everything_at: Option<Instant>,
+}
+
+impl Intake {
+    fn new(missed: Arc<AtomicBool>, now: Instant) -> Self {
+        Self { missed, began: now, passed: 0, everything_at: None }
+    }
+
+    /// Whether a notification is passed on by itself.
+    fn admits(&mut self, kind: &NotificationKind, now: Instant) -> bool {
+        if now >= self.began + Duration::from_secs(1) {
+            (self.began, self.passed) = (now, 0);
+        }
+        let is_admitted = *kind != NotificationKind::Everything && self.passed < PASSED_MAX;
+        if is_admitted {
+            self.passed += 1;
+        } else {
+            self.missed.store(true, Ordering::Relaxed);
+        }
+        is_admitted
+    }
+
+    /// Whether notifications were missed and it is time to say so.
+    fn takes_everything(&mut self, now: Instant) -> bool {
+        let is_due = self.everything_at.is_none_or(|last| now >= last + Duration::from_secs(1));
+        let takes = is_due && self.missed.swap(false, Ordering::Relaxed);
+        if takes {
+            self.everything_at = Some(now);
+        }
+        takes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_becomes_everything_once_a_second() {
+        let begun = Instant::now();
+        let mut intake = Intake::new(Arc::default(), begun);
+        assert!(!intake.takes_everything(begun), "nothing was missed");
+        let lane = NotificationKind::Lanes(vec![(1, 1)]);
+        let flood = |intake: &mut Intake, now| (0..3 * PASSED_MAX).filter(|_| intake.admits(&lane, now)).count();
+        assert_eq!(flood(&mut intake, begun), PASSED_MAX);
+        assert!(intake.takes_everything(begun), "the rest was missed");
+        let soon = begun + Duration::from_millis(900);
+        assert!(!intake.admits(&NotificationKind::Everything, soon));
+        assert!(!intake.takes_everything(soon), "it was said within the second");
+        let later = begun + Duration::from_secs(1);
+        assert!(intake.takes_everything(later));
+        assert_eq!(flood(&mut intake, later), PASSED_MAX);
     }
 }
