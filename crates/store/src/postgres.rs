@@ -80,10 +80,13 @@ use writer::{TasksInDoubt, WriteQueues, WriterShared};
 
 use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 
+/// One writer for small submissions, one for large ones, and one that never inserts.
+const WRITERS_MIN: usize = 3;
+
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The number of connections that write.
+    /// The number of connections that write; at least three.
     pub writers: usize,
     /// The number of connections that read.
     pub readers: usize,
@@ -138,7 +141,8 @@ impl Options {
     #[must_use]
     pub fn with_connections(self, connections: usize) -> Self {
         let tasks = connections.saturating_sub(OTHER_CONNECTIONS).max(4);
-        Self { writers: tasks.div_ceil(2), readers: tasks / 2, ..self }
+        let writers = tasks.div_ceil(2).max(WRITERS_MIN);
+        Self { writers, readers: tasks - writers, ..self }
     }
 
     /// A call that waits too long is withdrawn by its caller, so the queues have no age limit.
@@ -185,7 +189,7 @@ impl PostgresStore {
     ) -> Result<Self, ConnectError> {
         let address = Address::parse(url)?;
         connection::check(&address).await?;
-        let (writers, most) = (options.writers.max(2), options.queue_jobs);
+        let (writers, most) = (options.writers.max(WRITERS_MIN), options.queue_jobs);
         // The clock has its connection.
         let reserved = writers + options.readers.max(1) + OTHER_CONNECTIONS - 1;
         let mut sessions = reserve::open_all(&address, reserved).await?.into_iter();

@@ -1,8 +1,8 @@
 //! The bounded queues between the callers and the writers, one for each verb.
 //!
 //! How a batch is chosen: a free writer takes the verb whose first job has waited longest, and many
-//! jobs of that verb at once. A verb has a few slots, so a flood of submissions leaves one of four
-//! writers free. Small jobs are kept apart from large ones, and one writer is kept for them: a
+//! jobs of that verb at once. A verb has a few slots, so a flood of submissions of any sizes leaves
+//! one writer free. Small jobs are kept apart from large ones, and one writer is kept for them: a
 //! small call does not wait for the thousands of rows of another caller. A caller withdraws a job
 //! that no writer has taken in time, and the time that is left bounds the waits for locks.
 
@@ -39,10 +39,11 @@ struct QueuesState {
 pub(crate) type Choose<I, A> = fn(&mut VerbQueues) -> &mut VerbQueue<I, A>;
 
 impl WriteQueues {
-    /// Queues for this many writers. Of four or more, at least one is never inserting.
+    /// Queues for this many writers. Of three or more, at least one is never inserting.
     pub(crate) fn new(bounds: QueueBounds, limit: BatchLimit, patience: Duration, writers: usize) -> Self {
         let spare = writers.saturating_sub(1);
-        let verbs = VerbQueues::new(spare.clamp(1, 2));
+        // Small jobs have one slot more than their verb.
+        let verbs = VerbQueues::new(spare.saturating_sub(1).clamp(1, 2));
         let state = QueuesState { verbs, at_large: 0, at_large_max: spare.max(1), closed: false };
         Self { bounds, limit, patience, state: Mutex::new(state), wake: Notify::new() }
     }
@@ -181,6 +182,7 @@ mod tests {
 
     use punctual_core::ids::TaskId;
     use punctual_core::store::Start;
+    use punctual_testkit::fixtures::task;
 
     use super::*;
 
@@ -196,6 +198,7 @@ mod tests {
         tokio::spawn(async move {
             let weight = Weight { bytes: 1, rows };
             match verb {
+                Kind::Insert => drop(waits.call(|verbs| &mut verbs.insert, vec![task().build()], weight).await),
                 Kind::Quarantine => drop(waits.call(|verbs| &mut verbs.quarantine, vec![TaskId::new()], weight).await),
                 Kind::Start => {
                     let start = Start { id: TaskId::new(), version: 1, worker: "w".to_owned(), grace_millis: 1 };
@@ -208,6 +211,7 @@ mod tests {
 
     #[derive(Clone, Copy)]
     enum Kind {
+        Insert,
         Quarantine,
         Start,
     }
@@ -215,6 +219,7 @@ mod tests {
     /// What a writer would take now: the verb and the number of jobs.
     fn take(queues: &Arc<WriteQueues>) -> Option<(&'static str, usize, WriterSlot)> {
         match pin!(queues.take()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some((WriteBatch::Insert(jobs), slot))) => Some(("insert", jobs.len(), slot)),
             Poll::Ready(Some((WriteBatch::Quarantine(jobs), slot))) => Some(("quarantine", jobs.len(), slot)),
             Poll::Ready(Some((WriteBatch::Start(jobs), slot))) => Some(("start", jobs.len(), slot)),
             Poll::Ready(_) => panic!("nothing else was put in"),
@@ -260,6 +265,22 @@ mod tests {
         assert_eq!((verb, jobs), ("start", 1));
         drop(large);
         assert_eq!(take(&queues).unwrap().0, "start");
+    }
+
+    #[tokio::test]
+    async fn submissions_of_any_sizes_leave_a_writer_free() {
+        for writers in 3..=8 {
+            let queues = queues(writers);
+            let mut at_work = Vec::new();
+            for rows in [1_000, 1, 1_000, 1].into_iter().cycle().take(4 * writers) {
+                put(&queues, Kind::Insert, rows).await;
+                at_work.extend(take(&queues));
+            }
+            assert!(at_work.len() > 1, "small and large ones beside each other");
+            assert!(at_work.len() < writers, "{} of {writers} writers insert", at_work.len());
+            put(&queues, Kind::Start, 1).await;
+            assert_eq!(take(&queues).unwrap().0, "start");
+        }
     }
 
     #[tokio::test]
