@@ -19,6 +19,7 @@
 //! - `a_change_may_need_a_version`: otherwise nothing changes, and the answer is the queue as it
 //!   is. A queue that is not shown has no version.
 //! - `queues_are_listed_by_name_with_their_live_tasks`: page by page, each with its tasks by state.
+//! - `counts_of_a_queue_are_the_sum_of_its_lanes`: however its tasks move.
 //! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue affects no other
 //!   tenant.
 //! - `special_lists_every_queue_that_is_set_or_paused`: of all tenants.

@@ -98,6 +98,15 @@ impl Effects {
         Self { before, after, turn, ended }
     }
 
+    /// How the write changes the counts by lane and state: the rows that come and go, each with the
+    /// number of tasks to add. Nothing if the row stays where it is counted.
+    pub(crate) fn count_changes(&self) -> impl Iterator<Item = (CountedRow, i64)> + use<> {
+        let place = |row: &CountedRow| (row.at.lane, row.state);
+        let moved = self.before.as_ref().map(place) != self.after.as_ref().map(place);
+        let changes = [(self.before, -1), (self.after, 1)];
+        changes.into_iter().filter(move |_| moved).filter_map(|(row, tasks)| Some((row?, tasks)))
+    }
+
     /// Whether the write leaves no note for the resolver. No claim and no start leaves one.
     pub(crate) fn leaves_no_note(&self) -> bool {
         self.turn.is_none() && self.ended.is_none()

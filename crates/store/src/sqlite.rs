@@ -37,6 +37,7 @@ mod parts;
 mod portable;
 mod ports;
 mod quarantine;
+mod queue_tally;
 mod queues;
 mod reader;
 mod registry;

@@ -31,15 +31,10 @@ impl TransactionTally {
     /// Records what a write does to the counts and to the forecast. `now` is called only if the
     /// task waits before or afterwards.
     pub(crate) fn record(&mut self, effects: &Effects, now: impl FnOnce() -> Timestamp) {
-        let Effects { before, after, .. } = effects;
-        let counted = |row: &CountedRow| (row.at.lane, row.state);
-        if before.as_ref().map(counted) != after.as_ref().map(counted) {
-            for (row, tasks) in [(before, -1), (after, 1)] {
-                if let Some(row) = row {
-                    self.add(row.at.lane, row.state, tasks);
-                }
-            }
+        for (row, tasks) in effects.count_changes() {
+            *self.job.entry((row.at.lane, row.state.code())).or_default() += tasks;
         }
+        let Effects { before, after, .. } = effects;
         let left = before.as_ref().and_then(CountedRow::forecast);
         let entered = after.as_ref().and_then(CountedRow::forecast);
         if left.is_none() && entered.is_none() {
@@ -51,22 +46,6 @@ impl TransactionTally {
                 self.forecast.add(at.lane, at.due_at, now, tasks);
             }
         }
-    }
-
-    /// Counts `tasks` expected tasks of a lane, or takes them back if negative. The depth of their
-    /// queue includes them before they are written.
-    pub(crate) fn expect(&mut self, lane: i64, tasks: i64) {
-        self.add(lane, State::Pending, tasks);
-    }
-
-    fn add(&mut self, lane: i64, state: State, tasks: i64) {
-        *self.job.entry((lane, state.code())).or_default() += tasks;
-    }
-
-    /// By how much the transaction has changed one count so far.
-    pub(crate) fn change(&self, lane: i64, state: State) -> i64 {
-        let of = |counts: &LaneCounts| counts.get(&(lane, state.code())).copied().unwrap_or(0);
-        of(&self.group) + of(&self.job)
     }
 
     /// The current job is done.

@@ -1,6 +1,7 @@
 //! The conformance suite of [`punctual_core::queues::Queues`]: each sentence of its contract is
 //! a function here or in a file beside it, of the same name.
 
+mod counts;
 mod depth;
 mod places;
 mod rates;
@@ -15,6 +16,7 @@ use punctual_core::time::Timestamp;
 use crate::fixtures::{TaskBuilder, task};
 use crate::store::{StoreFixture, WORKER, worker};
 
+pub use counts::*;
 pub use depth::*;
 pub use places::*;
 pub use rates::*;
@@ -35,6 +37,7 @@ macro_rules! queues_conformance {
             a_removed_queue_is_shown_while_it_has_tasks,
             a_change_may_need_a_version,
             queues_are_listed_by_name_with_their_live_tasks,
+            counts_of_a_queue_are_the_sum_of_its_lanes,
             queues_of_tenants_are_apart,
             special_lists_every_queue_that_is_set_or_paused,
             a_paused_queue_gives_nothing,

@@ -33,6 +33,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0013_notes_by_key",
     "0014_node_lease",
     "0015_history_ahead",
+    "0016_queue_counts",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

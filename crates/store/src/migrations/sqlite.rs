@@ -26,6 +26,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0011_held_by_state",
     "0012_notes_by_key",
     "0013_node_lease",
+    "0014_queue_counts",
 };
 
 /// Applies every missing migration; returns their numbers.

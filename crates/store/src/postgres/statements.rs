@@ -130,6 +130,9 @@ statements! {
     ScheduleReplace => include_str!("../sql/portable/schedule_replace.sql"),
     ScheduleAdvance => include_str!("../sql/postgres/schedule_advance.sql"),
     QueueCounts => include_str!("../sql/postgres/queue_counts.sql"),
+    QueueCountsAdd => include_str!("../sql/postgres/queue_counts_add.sql"),
+    QueueCountsCorrect => include_str!("../sql/postgres/queue_counts_correct.sql"),
+    QueueCountsFold => include_str!("../sql/postgres/queue_counts_fold.sql"),
     QueueGet => include_str!("../sql/postgres/queue_get.sql"),
     QueueLanes => include_str!("../sql/portable/queue_lanes.sql"),
     QueueNames => include_str!("../sql/postgres/queue_names.sql"),
@@ -171,6 +174,7 @@ pub(crate) const OF_WRITERS: &[Sql] = &[
     Sql::ChildLock,
     Sql::ClaimDue,
     Sql::CountsAdd,
+    Sql::QueueCountsAdd,
     Sql::ForecastAdd,
     Sql::GateDepth,
     Sql::GateLock,
@@ -238,6 +242,7 @@ pub(crate) const OF_ROUNDS: &[Sql] = &[
 /// The statements that take from the inbox, prepared for the same reason.
 pub(crate) const OF_INBOX: &[Sql] = &[
     Sql::CountsAdd,
+    Sql::QueueCountsAdd,
     Sql::ForecastAdd,
     Sql::EdgeAdd,
     Sql::IdempotencyDrop,

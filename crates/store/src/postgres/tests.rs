@@ -82,6 +82,15 @@ impl Fixture {
              ) AS kept USING (lane, state, tasks)
              WHERE found IS NULL OR kept IS NULL";
         assert_eq!(self.number(wrong).await, 0, "the counts are wrong");
+        let wrong = "SELECT count(*) FROM (
+                 SELECT l.tenant, l.queue, t.state, count(*) AS tasks
+                 FROM tasks AS t JOIN lanes AS l ON l.id = t.lane GROUP BY l.tenant, l.queue, t.state
+             ) AS found FULL JOIN (
+                 SELECT tenant, queue, state, sum(tasks) AS tasks FROM queue_counts
+                 GROUP BY tenant, queue, state HAVING sum(tasks) <> 0
+             ) AS kept USING (tenant, queue, state, tasks)
+             WHERE found IS NULL OR kept IS NULL";
+        assert_eq!(self.number(wrong).await, 0, "the counts of queues are wrong");
     }
 }
 

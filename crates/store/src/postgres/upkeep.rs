@@ -36,8 +36,8 @@ const LOCK_TRIES: usize = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 impl PostgresStore {
-    /// Makes the partitions of the history for the next months and merges the counts of writers
-    /// that are gone. Returns how many partitions were made.
+    /// Makes the partitions of the history for the next months, merges the counts of writers that
+    /// are gone, and corrects the counts of queues. Returns how many partitions were made.
     pub async fn upkeep(&self, now: Timestamp) -> Result<u32, StoreError> {
         upkeep(self.address(), now).await.map_err(|fault| fault.to_store_error())
     }
@@ -47,6 +47,8 @@ async fn upkeep(address: &Address, now: Timestamp) -> Result<u32, Fault> {
     let Some(session) = lock(address).await? else { return Ok(0) };
     let rows = session.query(Sql::HistoryAhead, &[&now.as_millis(), &MONTHS_AHEAD, &MOVED_ROWS_MAX]).await?;
     session.execute(Sql::CountsFold, &[]).await?;
+    session.execute(Sql::QueueCountsFold, &[]).await?;
+    session.execute(Sql::QueueCountsCorrect, &[]).await?;
     let made = rows.first().map_or(0, |row| row.get::<_, i32>(0));
     Ok(u32::try_from(made).unwrap_or_default())
 }

@@ -24,8 +24,7 @@ use tracing::{error, info, warn};
 
 use super::claim::scan_cursors::ScanCursors;
 use super::cluster::notifier::Notifier;
-use super::connection::Address;
-use super::connection::Session;
+use super::connection::{Address, Parameters, Session};
 use super::fault::Fault;
 use super::forecast::Minutes;
 use super::lanes::LaneDirectory;
@@ -339,7 +338,14 @@ impl TransactionEnd {
     pub(crate) async fn commit(&self, session: &Session) -> Result<FirstNotes, Fault> {
         let counts = async {
             if !self.lanes.is_empty() {
-                session.execute(Sql::CountsAdd, &[&self.lanes, &self.states, &self.tasks, &self.slot]).await?;
+                let parameters: Parameters<'_> = &[&self.lanes, &self.states, &self.tasks, &self.slot];
+                let (of_lanes, of_queues) = tokio::join!(
+                    biased;
+                    session.execute(Sql::CountsAdd, parameters),
+                    session.execute(Sql::QueueCountsAdd, parameters),
+                );
+                of_lanes?;
+                of_queues?;
             }
             Ok::<_, Fault>(())
         };

@@ -137,7 +137,7 @@ fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, context: &Claim
     let change = expect_change(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
-    outbox::record_claim(session, &Effects::in_place(&change, at), context.by.now);
+    outbox::record_claim(session, &Effects::in_place(&change, at), context.by.now)?;
     update_task(&mut task, change);
     Ok(task)
 }

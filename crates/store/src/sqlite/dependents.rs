@@ -33,7 +33,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
     }
     let BatchPlan { verdicts, waits, refused } = BatchPlan::new(&tasks, &batch, &known, verdicts);
     for task in refused.into_iter().map(|place| &tasks[place]) {
-        expect(session, task, -1)?;
+        expect(session, task, -1);
         free_key(session, task)?;
     }
     let mut edges: Vec<(TaskId, Prerequisites)> = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
             answers.push(answer(session, verdict, task)?);
             continue;
         }
-        expect(session, &task, -1)?;
+        expect(session, &task, -1);
         let id = task.id;
         let answer = create(session, task, &waits)?;
         if matches!(answer, Inserted::Created(_)) {
@@ -63,17 +63,16 @@ fn verdicts_of(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<Submi
     for task in tasks {
         let verdict = verdict_of(session, task)?;
         if matches!(verdict, SubmissionVerdict::New) {
-            expect(session, task, 1)?;
+            expect(session, task, 1);
         }
         verdicts.push(verdict);
     }
     Ok(verdicts)
 }
 
-fn expect(session: &mut Session<'_>, task: &NewTask, tasks: i64) -> Result<(), Fault> {
-    let lane = session.lanes.resolve(session.connection, &task.lane)?;
-    session.tally.expect(lane.id.number(), tasks);
-    Ok(())
+/// Counts a task that is going to be written, or takes it back.
+fn expect(session: &mut Session<'_>, task: &NewTask, tasks: i64) {
+    session.queue_tally.add(&task.lane.tenant, &task.lane.queue, State::Pending, tasks);
 }
 
 /// The number of a parent, and what is known of it.

@@ -76,17 +76,12 @@ fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Cac
 
 /// How many live tasks a queue has in these states, including the current transaction's.
 fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) -> Result<u64, Fault> {
-    let query = session.statements.get(Sql::LaneCounts)?;
+    let mut tasks = session.queue_tally.change(tenant, queue, states);
+    let query = session.statements.get(Sql::QueueLive)?;
     let mut rows = query.query((tenant, queue))?;
-    let (mut tasks, mut last) = (0, None);
     while let Some(row) = rows.next()? {
-        let lane: i64 = row.get(0)?;
-        if last.replace(lane) != Some(lane) {
-            tasks += states.iter().map(|state| session.tally.change(lane, *state)).sum::<i64>();
-        }
-        let state: Option<i64> = row.get(1)?;
-        if state.and_then(State::from_code).is_some_and(|state| states.contains(&state)) {
-            tasks += row.get::<_, i64>(2)?;
+        if State::from_code(row.get(0)?).is_some_and(|state| states.contains(&state)) {
+            tasks += row.get::<_, i64>(1)?;
         }
     }
     Ok(u64::try_from(tasks).unwrap_or(0))

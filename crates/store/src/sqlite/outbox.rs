@@ -29,6 +29,7 @@ pub(crate) struct NotedRow {
 /// tables.
 pub(crate) fn record(session: &mut Session<'_>, effects: &Effects, row: &NotedRow) -> Result<(), Fault> {
     session.tally.record(effects, || session.clock.now());
+    count_queues(session, effects)?;
     if let Some(note) = effects.turn {
         turn(session, row.ordering, (note == TurnNote::DeadLetter).then_some(row.seq))?;
     }
@@ -39,9 +40,20 @@ pub(crate) fn record(session: &mut Session<'_>, effects: &Effects, row: &NotedRo
 }
 
 /// Records the effects of a claim or a start, which leave no note.
-pub(crate) fn record_claim(session: &mut Session<'_>, effects: &Effects, now: Timestamp) {
+pub(crate) fn record_claim(session: &mut Session<'_>, effects: &Effects, now: Timestamp) -> Result<(), Fault> {
     debug_assert!(effects.leaves_no_note(), "a claim or a start leaves no note: {effects:?}");
     session.tally.record(effects, || now);
+    count_queues(session, effects)
+}
+
+/// Counts a change for the queues of its lanes. The tasks of a missing lane are of no queue.
+fn count_queues(session: &mut Session<'_>, effects: &Effects) -> Result<(), Fault> {
+    for (row, tasks) in effects.count_changes() {
+        if let Some(lane) = session.lanes.get(session.connection, row.at.lane)? {
+            session.queue_tally.add(&lane.key.tenant, &lane.key.queue, row.state, tasks);
+        }
+    }
+    Ok(())
 }
 
 /// Notes that the turn of a key may pass. `dead_letter` is a task that has just become one.

@@ -22,6 +22,7 @@ use super::damage::DamageMonitor;
 use super::fault::Fault;
 use super::lanes::LaneDirectory;
 use super::limits::LimitsCache;
+use super::queue_tally::QueueTally;
 use super::resolve::ReviewCursor;
 use super::statements::{Sql, Statements};
 
@@ -35,6 +36,7 @@ pub(crate) struct Session<'c> {
     pub statements: Statements<'c>,
     pub lanes: LaneDirectory,
     pub tally: TransactionTally,
+    pub queue_tally: QueueTally,
     pub limits: LimitsCache,
     /// Gets hints about freed places; only the writer has one.
     pub limit_watch: Option<Arc<LimitWatch>>,
@@ -72,6 +74,7 @@ impl<'c> Session<'c> {
             statements: Statements::new(connection),
             lanes: LaneDirectory::new(lanes),
             tally: TransactionTally::default(),
+            queue_tally: QueueTally::default(),
             limits: LimitsCache::default(),
             limit_watch: None,
             has_notes: false,

@@ -43,7 +43,7 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
     let change = expect_change(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
-    outbox::record_claim(session, &Effects::in_place(&change, at), now);
+    outbox::record_claim(session, &Effects::in_place(&change, at), now)?;
     update_task(&mut task, change);
     Ok(Some(task))
 }

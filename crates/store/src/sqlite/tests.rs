@@ -81,6 +81,17 @@ impl Fixture {
             .number("SELECT count(*) FROM counts AS c WHERE tasks <> 0 AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.lane = c.lane AND t.state = c.state)")
             .await;
         assert_eq!((wrong, left), (0, 0), "the counts are wrong");
+        let wrong = self
+            .number(
+                "SELECT count(*) FROM (
+                     SELECT l.tenant, l.queue, t.state, count(*) AS tasks
+                     FROM tasks AS t JOIN lanes AS l ON l.id = t.lane GROUP BY 1, 2, 3
+                 ) AS found FULL JOIN (SELECT * FROM queue_counts WHERE tasks <> 0) AS kept
+                     USING (tenant, queue, state, tasks)
+                 WHERE found.tasks IS NULL OR kept.tasks IS NULL",
+            )
+            .await;
+        assert_eq!(wrong, 0, "the counts of queues are wrong");
     }
 }
 

@@ -281,6 +281,7 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> JobOutcom
         session.found_no_room |= fault.is_full();
         session.lanes.forget();
         session.tally.forget();
+        session.queue_tally.forget();
         session.limits.forget();
         // After some faults SQLite itself has rolled back everything.
         if !guarded || fault.is_suspect() || session.connection.is_autocommit() {
@@ -294,6 +295,7 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> JobOutcom
         return JobOutcome::Lost(fault);
     }
     session.tally.keep();
+    session.queue_tally.keep();
     JobOutcome::Done
 }
 
@@ -339,6 +341,9 @@ fn write_counts(session: &mut Session<'_>) -> Result<Vec<(i64, u8, i64)>, Fault>
             add.execute(*change)?;
         }
     }
+    for change in session.queue_tally.take() {
+        session.statements.get(Sql::QueueCountsAdd)?.execute(change)?;
+    }
     forecast::write(session)?;
     Ok(changed)
 }
@@ -363,6 +368,7 @@ fn roll_back_companions(session: &mut Session<'_>, companions: Vec<Box<dyn Job>>
 fn undo(session: &mut Session<'_>) -> Result<(), Fault> {
     session.lanes.forget();
     session.tally.clear();
+    session.queue_tally.clear();
     session.limits.forget();
     if session.connection.is_autocommit() { Ok(()) } else { session.statements.run(Sql::Rollback) }
 }

@@ -24,8 +24,14 @@ const LARGE: [&str; 13] = [
 ];
 
 /// Statements over small tables, and those that are meant to scan.
-const MAY_SCAN: &[Sql] =
-    &[Sql::CountsFold, Sql::CountsList, Sql::QuarantineCount, Sql::WorkerForget, Sql::HistoryPartitions];
+const MAY_SCAN: &[Sql] = &[
+    Sql::CountsFold,
+    Sql::CountsList,
+    Sql::QueueCountsCorrect,
+    Sql::QuarantineCount,
+    Sql::WorkerForget,
+    Sql::HistoryPartitions,
+];
 
 /// The lines of a statement's plan, whatever its parameters are.
 async fn steps(client: &Client, sql: Sql) -> Vec<String> {
@@ -55,6 +61,19 @@ async fn every_statement_goes_down_an_index() {
             let scans = LARGE.iter().any(|table| step.contains(&format!("Seq Scan on {table}")));
             assert!(!scans || MAY_SCAN.contains(sql), "{sql:?} scans a table: {step}");
         }
+    }
+}
+
+/// What a limit reads for every claim and submission depends on the number of writers, not of lanes.
+#[tokio::test]
+async fn a_limit_reads_the_counts_of_its_queue_alone() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    client.batch_execute("SET search_path = punctual; SET enable_seqscan = off").await.unwrap();
+    for sql in [Sql::GateDepth, Sql::GateRunning] {
+        let steps = steps(&client, sql).await;
+        assert!(steps.iter().any(|step| step.contains("queue_counts_pkey")), "{sql:?}: {steps:#?}");
+        assert!(!steps.iter().any(|step| step.contains("on lanes")), "{sql:?}: {steps:#?}");
     }
 }
 

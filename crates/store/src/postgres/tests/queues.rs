@@ -236,3 +236,15 @@ async fn a_bounded_submission_leaves_no_lock() {
     fixture.sql("ALTER TABLE tasks DROP CONSTRAINT broken").await;
     fixture.store.insert(task().queue(QUEUE).times(2)).await.unwrap();
 }
+
+/// A node of an older version, which still runs in a rolling upgrade, counts for lanes only.
+#[tokio::test]
+async fn upkeep_corrects_the_counts_of_queues() {
+    let fixture = Fixture::open().await;
+    some(&fixture.store, 3).await;
+    fixture.sql("INSERT INTO queue_counts SELECT tenant, queue, state, 99, 2 FROM queue_counts LIMIT 1").await;
+    assert_eq!(waiting(&fixture.store).await, 5);
+    fixture.store.upkeep(START).await.unwrap();
+    assert_eq!(waiting(&fixture.store).await, 3);
+    fixture.assert_counts().await;
+}

@@ -4,11 +4,10 @@ WITH hidden AS (
     SELECT q.name FROM queues AS q
     WHERE q.tenant = $1 AND q.name > $2 AND q.settings = '{"removed":true}'
         AND NOT EXISTS (
-            SELECT 1 FROM lanes AS l JOIN counts AS c ON c.lane = l.id
-            WHERE l.tenant = q.tenant AND l.queue = q.name AND c.tasks > 0
+            SELECT 1 FROM queue_counts AS c WHERE c.tenant = q.tenant AND c.queue = q.name AND c.tasks > 0
         )
 )
-SELECT queue AS name FROM lanes WHERE tenant = $1 AND queue > $2 AND queue NOT IN (SELECT name FROM hidden)
+SELECT queue AS name FROM queue_counts WHERE tenant = $1 AND queue > $2 AND queue NOT IN (SELECT name FROM hidden)
 UNION
 SELECT name FROM queues WHERE tenant = $1 AND name > $2 AND name NOT IN (SELECT name FROM hidden)
 ORDER BY name LIMIT $3

@@ -1,5 +1,10 @@
 //! How SQLite runs the statements: with the intended index and without sorting.
 
+use punctual_core::queues::{QueueChange, Queues, Settings};
+use punctual_testkit::fixtures::{TENANT, task};
+use rusqlite::StatementStatus;
+
+use super::super::session::Session;
 use super::super::statements::Sql;
 use super::Fixture;
 
@@ -46,6 +51,34 @@ async fn a_forecast_is_a_range_of_the_primary_key() {
         .await
         .unwrap();
     assert_eq!(plan, ["SEARCH forecast USING PRIMARY KEY (tenant=? AND minute>? AND minute<?)"]);
+}
+
+/// How many instructions SQLite runs for a submission and a claim in a limited queue.
+async fn steps_in_a_limited_queue(lanes: u32) -> i32 {
+    let fixture = Fixture::open();
+    for number in 0..lanes {
+        fixture.insert(task().kind(&number.to_string())).await;
+    }
+    let settings = Settings { max_depth: Some(1_000), max_concurrency: Some(10), ..Settings::default() };
+    fixture.store.change_queue(TENANT, "default", QueueChange::Put(settings, None)).await.unwrap();
+    let first = fixture.insert(task()).await;
+    fixture.lease(&first, 1).await;
+    let steps = async || {
+        let sum = |session: &mut Session<'_>| {
+            let all = Sql::ALL.iter();
+            all.map(|sql| Ok(session.statements.get(*sql)?.get_status(StatementStatus::VmStep))).sum()
+        };
+        fixture.write(sum).await.unwrap()
+    };
+    let before: i32 = steps().await;
+    fixture.insert(task()).await;
+    assert_eq!(fixture.lease(&first, 1).await.len(), 1);
+    steps().await - before
+}
+
+#[tokio::test]
+async fn a_limit_costs_the_same_for_any_number_of_lanes() {
+    assert_eq!(steps_in_a_limited_queue(300).await, steps_in_a_limited_queue(2).await);
 }
 
 /// Statements over small tables, and listings, which are meant to scan and stop by themselves.
