@@ -5,6 +5,7 @@
 //! `punctual` binary names this crate.
 
 mod apply_kind;
+mod batch_parts;
 mod beats;
 mod blocked_child;
 mod claims;

@@ -1,24 +1,38 @@
 //! Splits large calls into parts, so that small calls can pass them.
 //!
-//! `ports` calls it. A part is committed by itself and may fail by itself. Every change is
-//! conditional by itself, so the number of transactions makes no difference. A claim that took
-//! tasks in one part returns them, even if other parts fail.
+//! `ports` calls it. A part is committed by itself and may fail by itself. Every submission and
+//! every change is conditional by itself, so the number of transactions makes no difference. A
+//! claim that took tasks in one part returns them, even if other parts fail.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
 use punctual_core::state::Change;
-use punctual_core::store::{Applied, Claim, Claimed, StoreError};
-use punctual_core::task::limits;
+use punctual_core::store::{Applied, Claim, Claimed, Inserted, StoreError};
+use punctual_core::task::{NewTask, limits};
 
 use super::fault::Fault;
 use super::job_queue::{PART_ROWS, WriteClass};
 use super::session::Session;
 use super::writer::WriterHandle;
-use super::{apply, claim};
+use super::{apply, claim, insert};
+use crate::batch_parts::parts_of;
 use crate::weights;
 use crate::write_queue::Weight;
+
+/// Inserts tasks, many of them in parts. Tasks that depend on each other are in one part.
+pub(crate) async fn insert(writer: &WriterHandle, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+    if tasks.len() <= PART_ROWS {
+        let weight = weights::of_insert(&tasks);
+        return writer.call(WriteClass::Submission, weight, move |session| insert::insert(session, tasks)).await;
+    }
+    let parts = parts_of(tasks, PART_ROWS).into_iter().map(|part| {
+        let weight = weights::of_insert(&part);
+        (weight, move |session: &mut Session<'_>| insert::insert(session, part))
+    });
+    join(writer.call_in_parts(WriteClass::Submission, parts.collect()).await?)
+}
 
 /// Applies changes, many of them in parts.
 pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
@@ -36,12 +50,18 @@ pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>)
         let weight = weights::of_changes(&part);
         parts.push((weight, move |session: &mut Session<'_>| apply::apply(session, &part)));
     }
-    let answers_of_parts = writer.call_in_parts(WriteClass::Progress, parts).await?;
-    let mut applied = Vec::new();
-    for part in answers_of_parts {
-        applied.extend(part.map_err(|error| partial_failure(&error))?);
+    join(writer.call_in_parts(WriteClass::Progress, parts).await?)
+}
+
+/// The answers of all parts in order. If some parts are committed and others failed, nobody can say
+/// that nothing was changed.
+fn join<T>(parts: Vec<Result<Vec<T>, StoreError>>) -> Result<Vec<T>, StoreError> {
+    let is_any_committed = parts.iter().any(Result::is_ok);
+    let mut answers = Vec::new();
+    for part in parts {
+        answers.extend(part.map_err(|error| if is_any_committed { partial_failure(&error) } else { error })?);
     }
-    Ok(applied)
+    Ok(answers)
 }
 
 /// Makes claims, large ones in parts.

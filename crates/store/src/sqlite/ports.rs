@@ -15,9 +15,7 @@ use punctual_core::time::Timestamp;
 
 use super::job_queue::WriteClass;
 use super::session::Session;
-use super::{
-    SqliteStore, apply, counts, extend, get, heads, insert, list, overdue, partitions, parts, quarantine, start,
-};
+use super::{SqliteStore, apply, counts, extend, get, heads, list, overdue, partitions, parts, quarantine, start};
 use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, ready, registry};
 use crate::weights;
@@ -26,8 +24,7 @@ use crate::write_queue::Weight;
 #[async_trait]
 impl Store for SqliteStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
-        let weight = weights::of_insert(&tasks);
-        self.writer().call(WriteClass::Submission, weight, move |session| insert::insert(session, tasks)).await
+        parts::insert(self.writer(), tasks).await
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {

@@ -84,29 +84,27 @@ async fn changes_in_parts_are_answered_in_order() {
     fixture.assert_counts().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_small_call_passes_a_large_one_that_came_first() {
-    let fixture = Arc::new(Fixture::open());
-    let tasks = insert(&fixture, "a", 1_000).await;
-    let claimed = claim(&fixture, &[(&tasks[0], 1_000)], 1_000).await.tasks;
+/// Runs a large call, and a small one that is queued behind all its parts. Returns the answer of
+/// the large call, and how many tasks there were when the small one ran.
+async fn with_a_small_call_behind<T: Send + 'static>(
+    fixture: &Arc<Fixture>,
+    large: impl Future<Output = T> + Send + 'static,
+) -> (T, i64) {
     // The writer waits in a job until the others are queued.
     let (go, wait) = mpsc::channel::<()>();
     let (begun, begins) = oneshot::channel();
     let first = {
-        let fixture = Arc::clone(&fixture);
+        let fixture = Arc::clone(fixture);
         let block = move |_: &mut Session<'_>| Ok(begun.send(()).is_ok() && wait.recv().is_ok());
         tokio::spawn(async move { fixture.write(block).await })
     };
     begins.await.unwrap();
-    let large = {
-        let (fixture, changes) = (Arc::clone(&fixture), claimed.iter().map(completed).collect());
-        tokio::spawn(async move { fixture.store.apply(changes).await })
-    };
+    let large = tokio::spawn(large);
     while fixture.store.writer().waiting() < 8 {
         tokio::task::yield_now().await;
     }
     let small = {
-        let fixture = Arc::clone(&fixture);
+        let fixture = Arc::clone(fixture);
         tokio::spawn(async move { fixture.number("SELECT count(*) FROM tasks").await })
     };
     while fixture.store.writer().waiting() < 9 {
@@ -114,7 +112,32 @@ async fn a_small_call_passes_a_large_one_that_came_first() {
     }
     go.send(()).unwrap();
     assert!(first.await.unwrap().unwrap());
-    assert_eq!(small.await.unwrap(), 1_000, "it ran before every part of the large call");
-    assert_eq!(large.await.unwrap().unwrap().len(), 1_000);
+    (large.await.unwrap(), small.await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_call_passes_a_large_one_that_came_first() {
+    let fixture = Arc::new(Fixture::open());
+    let tasks = insert(&fixture, "a", 1_000).await;
+    let claimed = claim(&fixture, &[(&tasks[0], 1_000)], 1_000).await.tasks;
+    let (store, changes) = (fixture.store.clone(), claimed.iter().map(completed).collect());
+    let large = async move { store.apply(changes).await };
+    let (applied, seen) = with_a_small_call_behind(&fixture, large).await;
+    assert_eq!((applied.unwrap().len(), seen), (1_000, 1_000), "the small call ran before every part");
     assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_call_passes_a_large_batch_that_came_first() {
+    let fixture = Arc::new(Fixture::open());
+    let (store, tasks) = (fixture.store.clone(), task().times(1_000));
+    let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+    let (inserted, seen) = with_a_small_call_behind(&fixture, async move { store.insert(tasks).await }).await;
+    assert_eq!(seen, 0, "the small call ran before every part");
+    let created = |inserted: &Inserted| match inserted {
+        Inserted::Created(task) => task.id,
+        other => panic!("not created: {other:?}"),
+    };
+    assert_eq!(inserted.unwrap().iter().map(created).collect::<Vec<_>>(), ids);
+    fixture.assert_counts().await;
 }
