@@ -22,7 +22,8 @@
 //! - `counts_of_a_queue_are_the_sum_of_its_lanes`: however its tasks move.
 //! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue affects no other
 //!   tenant.
-//! - `special_lists_every_queue_that_is_set_or_paused`: of all tenants.
+//! - `changed_queues_are_read_once`: of all tenants. From zero on they are the queues that are set or
+//!   paused; from a number on those that changed since, and the removed ones among them.
 //! - `a_paused_queue_gives_nothing`: a claim takes from the others, and its answer names the lanes
 //!   that were held back, and until when.
 //! - `a_pause_ends_by_itself`: from its end on tasks are claimed again, without a call.
@@ -146,6 +147,9 @@ pub struct Queue {
     pub pause: Option<Pause>,
     /// How often it was set, paused, resumed or removed.
     pub version: u64,
+    /// The number of its last change, in the order of the changes of all queues. Zero: there was
+    /// none.
+    pub change_number: u64,
     /// Whether it was removed, and not set or paused since. Then it is shown only while it has live
     /// tasks.
     pub removed: bool,
@@ -155,7 +159,7 @@ impl Queue {
     /// A queue without settings.
     pub fn unset(tenant: &str, name: &str) -> Self {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        Self { tenant, name, settings: Settings::default(), pause: None, version: 0, removed: false }
+        Self { tenant, name, settings: Settings::default(), pause: None, version: 0, change_number: 0, removed: false }
     }
 
     /// The pause that it is in at `now`.
@@ -355,8 +359,9 @@ pub trait Queues: Send + Sync {
         limit: usize,
     ) -> Result<Vec<QueueWithCounts>, StoreError>;
 
-    /// Lists every queue that was ever set or paused, of all tenants. Every node caches these.
-    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError>;
+    /// Lists the queues of all tenants that changed after a number, removed ones too; from zero on
+    /// every queue that is set or paused. Every node caches these.
+    async fn queues_changed_since(&self, after: u64) -> Result<Vec<Queue>, StoreError>;
 
     /// Waits for a change that may let a limited claim continue.
     async fn wait_for_limit_changes(&self) -> LimitChanges;

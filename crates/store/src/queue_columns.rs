@@ -10,6 +10,8 @@ use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use tracing::error;
 
+use crate::columns::number_column;
+
 /// The settings column of a removed queue. Statements compare with it.
 const REMOVED: &str = r#"{"removed":true}"#;
 
@@ -23,6 +25,7 @@ pub(crate) struct QueueRow {
     pub pause_reason: Option<String>,
     pub paused_until: Option<i64>,
     pub version: i64,
+    pub change_number: i64,
 }
 
 impl QueueRow {
@@ -41,7 +44,8 @@ impl QueueRow {
             paused_by: pause.map(|pause| pause.by.clone()),
             pause_reason: pause.and_then(|pause| pause.reason.clone()),
             paused_until: pause.and_then(|pause| pause.until).map(Timestamp::as_millis),
-            version: i64::try_from(queue.version).unwrap_or(i64::MAX),
+            version: number_column(queue.version),
+            change_number: number_column(queue.change_number),
         }
     }
 
@@ -56,8 +60,9 @@ impl QueueRow {
             until: self.paused_until.map(Timestamp::from_millis),
         });
         let version = u64::try_from(self.version).unwrap_or(0);
+        let change_number = u64::try_from(self.change_number).unwrap_or(0);
         let removed = self.settings == REMOVED;
-        Ok(Queue { tenant: self.tenant, name: self.name, settings, pause, version, removed })
+        Ok(Queue { tenant: self.tenant, name: self.name, settings, pause, version, change_number, removed })
     }
 }
 
@@ -80,7 +85,8 @@ impl QueueComplaints {
     /// Reads a queue. A queue whose settings cannot be read is paused until it is set again and
     /// resumed: its limits are not known.
     pub(crate) fn read(&self, row: QueueRow) -> ReadQueue {
-        let (tenant, name, version) = (row.tenant.clone(), row.name.clone(), row.version);
+        let (tenant, name) = (row.tenant.clone(), row.name.clone());
+        let (version, change_number) = (row.version, row.change_number);
         let since = Timestamp::from_millis(row.paused_at.unwrap_or_default());
         match row.queue() {
             Ok(queue) => ReadQueue { queue, is_readable: true },
@@ -88,8 +94,10 @@ impl QueueComplaints {
                 self.complain(fault);
                 let reason = Some("its settings cannot be read: set it again, then resume it".to_owned());
                 let pause = Some(Pause { since, by: "punctual".to_owned(), reason, until: None });
-                let version = u64::try_from(version).unwrap_or(0);
-                ReadQueue { queue: Queue { pause, version, ..Queue::unset(&tenant, &name) }, is_readable: false }
+                let number = |column: i64| u64::try_from(column).unwrap_or(0);
+                let (version, change_number) = (number(version), number(change_number));
+                let queue = Queue { pause, version, change_number, ..Queue::unset(&tenant, &name) };
+                ReadQueue { queue, is_readable: false }
             }
         }
     }

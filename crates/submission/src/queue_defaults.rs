@@ -116,7 +116,8 @@ mod tests {
 
     fn rules(settings: Settings) -> SubmissionRules {
         let rules = SubmissionRules::default();
-        rules.queues.update([QueueChange::Put(settings, None).apply(Queue::unset("acme", "mail"))]);
+        let queue = QueueChange::Put(settings, None).apply(Queue::unset("acme", "mail"));
+        rules.queues.update(Queue { change_number: 1, ..queue });
         rules
     }
 

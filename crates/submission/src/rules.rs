@@ -59,13 +59,43 @@ impl Default for SubmissionRules {
 /// A submission takes its queue's defaults from here. `QueueWatch` of the scheduler updates it
 /// every second. Claims do not use it: the store enforces a queue's limits itself.
 #[derive(Clone, Debug, Default)]
-pub struct QueueCache(Arc<RwLock<HashMap<String, HashMap<String, CachedQueue>>>>);
+pub struct QueueCache(Arc<RwLock<CachedQueues>>);
+
+#[derive(Debug, Default)]
+struct CachedQueues {
+    /// The queues that are set or paused, by tenant and name.
+    queues: HashMap<String, HashMap<String, CachedQueue>>,
+    /// Every change up to this number was read.
+    read_to: u64,
+}
 
 #[derive(Debug)]
 struct CachedQueue {
     settings: Arc<Settings>,
     pause: Option<Pause>,
-    version: u64,
+    change_number: u64,
+}
+
+impl CachedQueues {
+    /// Takes in a queue, unless a later change of it is known. A removed queue is not kept.
+    fn put(&mut self, queue: Queue) {
+        let known = self.queues.get(&queue.tenant).and_then(|queues| queues.get(&queue.name));
+        if known.is_some_and(|known| known.change_number > queue.change_number) {
+            return;
+        }
+        if queue.removed {
+            if let Some(queues) = self.queues.get_mut(&queue.tenant) {
+                queues.remove(&queue.name);
+                if queues.is_empty() {
+                    self.queues.remove(&queue.tenant);
+                }
+            }
+            return;
+        }
+        let Queue { settings, pause, change_number, .. } = queue;
+        let latest = CachedQueue { settings: Arc::new(settings), pause, change_number };
+        self.queues.entry(queue.tenant).or_default().insert(queue.name, latest);
+    }
 }
 
 impl CachedQueue {
@@ -77,28 +107,43 @@ impl CachedQueue {
 impl QueueCache {
     /// The settings of a queue; none if it has none.
     pub fn settings(&self, tenant: &str, queue: &str) -> Option<Arc<Settings>> {
-        let queues = self.0.read();
-        Some(Arc::clone(&queues.get(tenant)?.get(queue)?.settings))
+        let cached = self.0.read();
+        Some(Arc::clone(&cached.queues.get(tenant)?.get(queue)?.settings))
     }
 
     /// How many queues are paused at `now`, and how many limit their claims.
     pub fn restricted(&self, now: Timestamp) -> (usize, usize) {
-        let queues = self.0.read();
-        let all = || queues.values().flat_map(HashMap::values);
+        let cached = self.0.read();
+        let all = || cached.queues.values().flat_map(HashMap::values);
         let paused = all().filter(|queue| queue.is_paused(now));
         (paused.count(), all().filter(|queue| queue.settings.limits_claims()).count())
     }
 
-    /// Takes in queues as they were read; an older version of a queue is ignored.
-    pub fn update(&self, queues: impl IntoIterator<Item = Queue>) {
+    /// The number up to which every change was read.
+    pub fn read_to(&self) -> u64 {
+        self.0.read().read_to
+    }
+
+    /// Takes in the queues that changed after a number, as the store has them. From zero on they
+    /// are all there are; a queue that was changed on this node meanwhile stays.
+    pub fn take_changes(&self, after: u64, changed: Vec<Queue>) {
         let mut cached = self.0.write();
-        for queue in queues {
-            let of_tenant = cached.entry(queue.tenant).or_default();
-            if of_tenant.get(&queue.name).is_some_and(|cached| cached.version >= queue.version) {
-                continue;
+        let last = changed.iter().map(|queue| queue.change_number).fold(cached.read_to, u64::max);
+        if after == 0 {
+            for queues in cached.queues.values_mut() {
+                queues.retain(|_, queue| queue.change_number > last);
             }
-            let latest = CachedQueue { settings: Arc::new(queue.settings), pause: queue.pause, version: queue.version };
-            of_tenant.insert(queue.name, latest);
+            cached.queues.retain(|_, queues| !queues.is_empty());
+        }
+        changed.into_iter().for_each(|queue| cached.put(queue));
+        cached.read_to = last;
+    }
+
+    /// Takes in a queue that was changed on this node, unless a later change was read.
+    pub fn update(&self, queue: Queue) {
+        let mut cached = self.0.write();
+        if queue.change_number > cached.read_to {
+            cached.put(queue);
         }
     }
 }
@@ -109,34 +154,45 @@ mod tests {
 
     use super::*;
 
+    fn changed(number: u64, change: QueueChange) -> Queue {
+        Queue { change_number: number, ..change.apply(Queue::unset("t", "q")) }
+    }
+
+    fn put(number: u64) -> Queue {
+        let settings = Settings { dispatch_jitter_millis: number, ..Settings::default() };
+        changed(number, QueueChange::Put(settings, None))
+    }
+
+    fn jitter(cache: &QueueCache) -> Option<u64> {
+        cache.settings("t", "q").map(|settings| settings.dispatch_jitter_millis)
+    }
+
     #[test]
-    fn an_older_version_is_ignored() {
+    fn an_older_change_is_ignored() {
         let cache = QueueCache::default();
-        let settings = |jitter| Settings { dispatch_jitter_millis: jitter, ..Settings::default() };
-        let first = QueueChange::Put(settings(1), None).apply(Queue::unset("t", "q"));
-        let second = QueueChange::Put(settings(2), None).apply(first.clone());
-        cache.update([second]);
-        cache.update([first]);
-        assert_eq!(cache.settings("t", "q").map(|settings| settings.dispatch_jitter_millis), Some(2));
+        cache.update(put(2));
+        cache.update(put(1));
+        assert_eq!((jitter(&cache), cache.read_to()), (Some(2), 0));
+        cache.take_changes(0, vec![put(1)]);
+        assert_eq!((jitter(&cache), cache.read_to()), (Some(2), 1), "the change here is later than the read");
+        cache.take_changes(1, vec![put(3)]);
+        cache.update(put(2));
+        assert_eq!((jitter(&cache), cache.read_to()), (Some(3), 3));
         assert_eq!(cache.settings("u", "q"), None);
     }
 
     #[test]
-    fn paused_and_limited_queues_are_counted() {
+    fn a_removed_queue_leaves_nothing() {
         let cache = QueueCache::default();
-        let pause = |until| {
-            let since = Timestamp::from_millis(0);
-            QueueChange::Pause(Pause { since, by: String::new(), reason: None, until })
-        };
-        let at = Timestamp::from_millis(100);
-        cache.update([
-            pause(None).apply(Queue::unset("t", "a")),
-            pause(Some(at)).apply(Queue::unset("t", "b")),
-            QueueChange::Put(Settings { max_concurrency: Some(1), ..Settings::default() }, None)
-                .apply(Queue::unset("u", "c")),
-            QueueChange::Put(Settings::default(), None).apply(Queue::unset("u", "d")),
-        ]);
-        assert_eq!(cache.restricted(Timestamp::from_millis(99)), (2, 1));
-        assert_eq!(cache.restricted(at), (1, 1));
+        cache.take_changes(0, vec![put(1)]);
+        cache.take_changes(1, vec![changed(2, QueueChange::Remove)]);
+        assert!(cache.0.read().queues.is_empty());
+        cache.update(put(1));
+        assert_eq!(jitter(&cache), None, "the removal was read, so an older change cannot come back");
+        cache.update(put(3));
+        cache.take_changes(0, Vec::new());
+        assert_eq!(jitter(&cache), Some(3));
+        cache.take_changes(0, vec![Queue { name: "other".into(), ..put(4) }]);
+        assert_eq!(jitter(&cache), None, "a whole read has every queue there is");
     }
 }

@@ -39,7 +39,7 @@ macro_rules! queues_conformance {
             queues_are_listed_by_name_with_their_live_tasks,
             counts_of_a_queue_are_the_sum_of_its_lanes,
             queues_of_tenants_are_apart,
-            special_lists_every_queue_that_is_set_or_paused,
+            changed_queues_are_read_once,
             a_paused_queue_gives_nothing,
             a_pause_ends_by_itself,
             a_pause_holds_for_claims_under_way,

@@ -239,9 +239,8 @@ impl QueueRequest {
     async fn write(&self, condition: &If, change: QueueChange) -> Result<(), Problem> {
         match self.api.database.change_queue_at(&self.tenant, &self.name, &condition.0, change).await? {
             Changed::Done(queue) => {
-                // The next submission to this node sees the settings; a queue without any has
-                // nothing to see.
-                self.api.config.submission.queues.update(Some(queue).filter(|queue| queue.version > 0));
+                // The next submission to this node sees the settings.
+                self.api.config.submission.queues.update(queue);
                 Ok(())
             }
             Changed::AtAnother(there) => Err(condition.refusal("queue", there.map(|queue| queue.version))),

@@ -34,6 +34,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0014_node_lease",
     "0015_history_ahead",
     "0016_queue_counts",
+    "0017_queue_changes",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -27,6 +27,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0012_notes_by_key",
     "0013_node_lease",
     "0014_queue_counts",
+    "0015_queue_changes",
 };
 
 /// Applies every missing migration; returns their numbers.

@@ -8,7 +8,7 @@ use punctual_core::state::State;
 
 use super::lists::Names;
 use super::{Connection, Corrupt, Parameter, PortableSql, Row};
-use crate::columns::count_column;
+use crate::columns::{count_column, number_column};
 use crate::queue_columns::{self, QueueComplaints, QueueRow, ReadQueue};
 
 /// Reads a queue and decides what a change makes of it. The caller has locked the queue and writes
@@ -28,8 +28,8 @@ pub(crate) async fn decide<C: Connection>(
     Ok(change.decide((tenant, name), condition, stored, shown))
 }
 
-/// Writes a queue.
-pub(crate) async fn put<C: Connection>(connection: &mut C, queue: &Queue) -> Result<(), C::Fault> {
+/// Writes a queue; returns the number of the change.
+pub(crate) async fn put<C: Connection>(connection: &mut C, queue: &Queue) -> Result<u64, C::Fault> {
     let row = QueueRow::of(queue);
     let parameters: [&dyn Parameter; 8] = [
         &row.tenant,
@@ -41,8 +41,10 @@ pub(crate) async fn put<C: Connection>(connection: &mut C, queue: &Queue) -> Res
         &row.paused_until,
         &row.version,
     ];
-    connection.execute(PortableSql::QueuePut, &parameters).await?;
-    Ok(())
+    let rows = connection.query(PortableSql::QueuePut, &parameters).await?;
+    let number =
+        rows.first().ok_or_else(|| Corrupt("a queue was written without a number".to_owned()))?.get::<i64>(0)?;
+    Ok(u64::try_from(number).unwrap_or(0))
 }
 
 /// A queue that exists, with its counts.
@@ -74,12 +76,14 @@ pub(crate) async fn queues<C: Connection>(
     with_counts(connection, complaints, tenant, &names).await
 }
 
-/// Every queue that was set or paused.
-pub(crate) async fn special<C: Connection>(
+/// The queues that changed after a number, the removed ones among them. From zero on: every queue
+/// that is set or paused.
+pub(crate) async fn changed_since<C: Connection>(
     connection: &mut C,
     complaints: &QueueComplaints,
+    after: u64,
 ) -> Result<Vec<ReadQueue>, C::Fault> {
-    let rows = connection.query(PortableSql::QueueSpecial, &[]).await?;
+    let rows = connection.query(PortableSql::QueueChanged, &[&number_column(after)]).await?;
     Ok(rows.iter().map(|row| Ok(complaints.read(queue_row(row)?))).collect::<Result<_, Corrupt>>()?)
 }
 
@@ -128,5 +132,6 @@ fn queue_row(row: &impl Row) -> Result<QueueRow, Corrupt> {
         pause_reason: row.get(5)?,
         paused_until: row.get(6)?,
         version: row.get(7)?,
+        change_number: row.get(8)?,
     })
 }

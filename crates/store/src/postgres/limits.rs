@@ -27,7 +27,7 @@ use super::row;
 use super::statements::Sql;
 use crate::limit_watch::LimitWatch;
 use crate::limits::{Allowance, PauseEnd, QueueLimits};
-use crate::queue_columns::QueueComplaints;
+use crate::queue_columns::{QueueComplaints, ReadQueue};
 
 /// The class and the number of the advisory locks. Queues that share a lock wait for each other's
 /// changes, for a moment.
@@ -37,7 +37,7 @@ const SHARES: u16 = 64;
 /// What this process has seen of limited queues (see the module).
 #[derive(Default)]
 pub(crate) struct LimitsCache {
-    known: RwLock<HashMap<String, HashMap<String, SeenLimits>>>,
+    known: RwLock<KnownLimits>,
     pub watch: LimitWatch,
     pub complaints: QueueComplaints,
 }
@@ -52,54 +52,113 @@ enum ClaimLimits {
     Unreadable,
 }
 
-/// What is known of a queue.
+/// The queues that are known to be limited, by tenant and name.
+#[derive(Default)]
+struct KnownLimits {
+    queues: HashMap<String, HashMap<String, SeenLimits>>,
+    /// Every change up to this number was read.
+    read_to: u64,
+}
+
+/// What is known of a queue. One without limits is not kept.
 #[derive(Clone, Copy, Default)]
 struct SeenLimits {
-    version: u64,
+    change_number: u64,
     claims: ClaimLimits,
     has_places: bool,
     has_depth: bool,
 }
 
-impl LimitsCache {
-    /// Remembers how queues are set, and whether their settings could be read.
-    pub(crate) fn learn<'a>(&self, queues: impl IntoIterator<Item = (&'a Queue, bool)>) {
-        let mut known = self.known.write();
-        for (queue, is_readable) in queues {
-            let place = known.entry(queue.tenant.clone()).or_default().entry(queue.name.clone()).or_default();
-            if queue.version >= place.version {
-                *place = SeenLimits {
-                    version: queue.version,
-                    claims: match (is_readable, queue.limits_claims()) {
-                        (false, _) => ClaimLimits::Unreadable,
-                        (true, true) => ClaimLimits::Some,
-                        (true, false) => ClaimLimits::None,
-                    },
-                    has_places: queue.settings.max_concurrency.is_some(),
-                    has_depth: queue.settings.max_depth.is_some(),
-                };
+impl SeenLimits {
+    fn of(queue: &Queue, is_readable: bool) -> Self {
+        Self {
+            change_number: queue.change_number,
+            claims: match (is_readable, queue.limits_claims()) {
+                (false, _) => ClaimLimits::Unreadable,
+                (true, true) => ClaimLimits::Some,
+                (true, false) => ClaimLimits::None,
+            },
+            has_places: queue.settings.max_concurrency.is_some(),
+            has_depth: queue.settings.max_depth.is_some(),
+        }
+    }
+
+    fn is_limited(&self) -> bool {
+        self.claims != ClaimLimits::None || self.has_depth
+    }
+}
+
+impl KnownLimits {
+    fn get(&self, tenant: &str, queue: &str) -> Option<SeenLimits> {
+        self.queues.get(tenant)?.get(queue).copied()
+    }
+
+    /// Takes in a queue, unless something later is known of it.
+    fn put(&mut self, queue: &Queue, seen: SeenLimits) {
+        let (tenant, name) = (queue.tenant.as_str(), queue.name.as_str());
+        if self.get(tenant, name).is_some_and(|known| known.change_number > seen.change_number) {
+            return;
+        }
+        if seen.is_limited() {
+            self.queues.entry(tenant.to_owned()).or_default().insert(name.to_owned(), seen);
+        } else if let Some(queues) = self.queues.get_mut(tenant) {
+            queues.remove(name);
+            if queues.is_empty() {
+                self.queues.remove(tenant);
             }
         }
     }
+}
 
-    /// Remembers limits that a claim has found.
-    fn meet(&self, found: &LockedLimits) {
+impl LimitsCache {
+    /// Remembers the queues that changed after a number, as they were read. From zero on they are
+    /// all there are; a queue that this process has changed meanwhile stays.
+    pub(crate) fn learn(&self, after: u64, changed: &[ReadQueue]) {
         let mut known = self.known.write();
-        let place = known.entry(found.tenant.clone()).or_default().entry(found.queue.clone()).or_default();
+        let last = changed.iter().map(|read| read.queue.change_number).fold(known.read_to, u64::max);
+        if after == 0 {
+            for queues in known.queues.values_mut() {
+                queues.retain(|_, seen| seen.change_number > last);
+            }
+            known.queues.retain(|_, queues| !queues.is_empty());
+        }
+        for ReadQueue { queue, is_readable } in changed {
+            known.put(queue, SeenLimits::of(queue, *is_readable));
+        }
+        known.read_to = last;
+    }
+
+    /// Remembers a queue that this process has changed, unless a later change was read.
+    pub(crate) fn learn_own(&self, queue: &Queue) {
+        let mut known = self.known.write();
+        if queue.change_number > known.read_to {
+            known.put(queue, SeenLimits::of(queue, true));
+        }
+    }
+
+    /// Remembers limits that a claim has found. The next whole read corrects them.
+    fn meet(&self, found: &LockedLimits) {
+        let (tenant, queue) = (found.tenant.as_str(), found.queue.as_str());
+        let has_places = found.limits.max_concurrency.is_some();
+        let is_known = |seen: SeenLimits| seen.claims != ClaimLimits::None && (seen.has_places || !has_places);
+        if self.known.read().get(tenant, queue).is_some_and(is_known) {
+            return;
+        }
+        let mut known = self.known.write();
+        let place = known.queues.entry(tenant.to_owned()).or_default().entry(queue.to_owned()).or_default();
         if place.claims == ClaimLimits::None {
             place.claims = ClaimLimits::Some;
         }
-        place.has_places |= found.limits.max_concurrency.is_some();
+        place.has_places |= has_places;
     }
 
     fn get(&self, tenant: &str, queue: &str) -> SeenLimits {
-        let known = self.known.read();
-        known.get(tenant).and_then(|queues| queues.get(queue)).copied().unwrap_or_default()
+        self.known.read().get(tenant, queue).unwrap_or_default()
     }
 
     /// Whether no queue is known to be limited.
     pub(crate) fn is_empty(&self) -> bool {
-        self.known.read().is_empty()
+        self.known.read().queues.is_empty()
     }
 
     /// Whether a queue may have no room for another task.

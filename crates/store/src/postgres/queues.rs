@@ -37,7 +37,7 @@ impl Queues for PostgresStore {
         if let Changed::Done(queue) = &changed
             && queue.version > 0
         {
-            limits.learn([(queue, true)]);
+            limits.learn_own(queue);
             limits.watch.changed();
         }
         Ok(changed)
@@ -60,12 +60,12 @@ impl Queues for PostgresStore {
             .await
     }
 
-    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
+    async fn queues_changed_since(&self, after: u64) -> Result<Vec<Queue>, StoreError> {
         let limits = &self.writers().limits;
-        let read = async |mut session: &Session| queues::special(&mut session, &limits.complaints).await;
-        let special = self.reads().call(read).await?;
-        limits.learn(special.iter().map(|read| (&read.queue, read.is_readable)));
-        Ok(special.into_iter().map(|read| read.queue).collect())
+        let read = async |mut session: &Session| queues::changed_since(&mut session, &limits.complaints, after).await;
+        let changed = self.reads().call(read).await?;
+        limits.learn(after, &changed);
+        Ok(changed.into_iter().map(|read| read.queue).collect())
     }
 
     async fn wait_for_limit_changes(&self) -> LimitChanges {
@@ -97,7 +97,7 @@ async fn change(
         queues::decide(&mut connection, complaints, (tenant, name), condition, change),
     );
     begun?;
-    let (queue, releases_held) = match decision? {
+    let (mut queue, releases_held) = match decision? {
         QueueDecision::Answer(changed) => {
             session.run("ROLLBACK").await?;
             return Ok(QueueWrite { changed, releases_held: false });
@@ -112,7 +112,7 @@ async fn change(
         session.query(Sql::Notify, &notify),
         session.run("COMMIT"),
     );
-    put?;
+    queue.change_number = put?;
     limited?;
     notified?;
     committed?;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use punctual_core::lane::{Lane, LaneId};
-use punctual_core::queues::Bucket;
+use punctual_core::queues::{Bucket, Queue};
 use punctual_core::state::State;
 use punctual_core::store::{FullQueue, LimitedLane};
 use punctual_core::task::NewTask;
@@ -32,7 +32,32 @@ struct CachedLimits {
     max_depth: Option<u64>,
 }
 
+impl CachedLimits {
+    /// The limits of a queue whose bucket is full, if it has any.
+    fn of(queue: &Queue) -> Option<Self> {
+        let cached = Self { limits: QueueLimits::of(queue), max_depth: queue.settings.max_depth };
+        (queue.limits_claims() || cached.max_depth.is_some()).then_some(cached)
+    }
+}
+
 impl LimitsCache {
+    /// Takes in a queue that the transaction has written. The other queues need not be read again.
+    pub(crate) fn put(&mut self, queue: &Queue) {
+        let Some(all) = &mut self.0 else { return };
+        let mut cached = CachedLimits::of(queue);
+        let queues = all.entry(queue.tenant.clone()).or_default();
+        let before = queues.remove(&queue.name);
+        if let Some(cached) = &mut cached
+            && let Some((_, bucket)) = &mut cached.limits.rate
+        {
+            *bucket = before.and_then(|before| before.limits.rate).and_then(|(_, bucket)| bucket);
+        }
+        queues.extend(cached.map(|cached| (queue.name.clone(), cached)));
+        if queues.is_empty() {
+            all.remove(&queue.tenant);
+        }
+    }
+
     /// Empties the cache.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
@@ -54,9 +79,8 @@ fn cached(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option
 
 fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, CachedLimits>>, Fault> {
     let mut all: HashMap<String, HashMap<String, CachedLimits>> = HashMap::new();
-    for queue in queues::special(session)? {
-        let cached = CachedLimits { limits: QueueLimits::of(&queue), max_depth: queue.settings.max_depth };
-        if queue.limits_claims() || cached.max_depth.is_some() {
+    for queue in queues::changed_since(session, 0)? {
+        if let Some(cached) = CachedLimits::of(&queue) {
             all.entry(queue.tenant).or_default().insert(queue.name, cached);
         }
     }

@@ -54,8 +54,8 @@ impl Queues for SqliteStore {
         self.readers().call(work).await
     }
 
-    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
-        self.readers().call(special).await
+    async fn queues_changed_since(&self, after: u64) -> Result<Vec<Queue>, StoreError> {
+        self.readers().call(move |session| changed_since(session, after)).await
     }
 
     async fn wait_for_limit_changes(&self) -> LimitChanges {
@@ -63,14 +63,14 @@ impl Queues for SqliteStore {
     }
 }
 
-/// Every queue that was set or paused.
-pub(crate) fn special(session: &mut Session<'_>) -> Result<Vec<Queue>, Fault> {
+/// The queues that changed after a number; from zero on every queue that is set or paused.
+pub(crate) fn changed_since(session: &mut Session<'_>, after: u64) -> Result<Vec<Queue>, Fault> {
     let complaints = Arc::clone(&session.queue_complaints);
-    let special = ready(queues::special(session, &complaints))?;
-    Ok(special.into_iter().map(|read| read.queue).collect())
+    let changed = ready(queues::changed_since(session, &complaints, after))?;
+    Ok(changed.into_iter().map(|read| read.queue).collect())
 }
 
-/// Changes a queue. The cached limits are read again; the bucket is a row of its own.
+/// Changes a queue, and its limits in the writer's cache. The bucket is a row of its own.
 fn change(
     session: &mut Session<'_>,
     key: (&str, &str),
@@ -78,17 +78,17 @@ fn change(
     change: QueueChange,
 ) -> Result<Changed, Fault> {
     let complaints = Arc::clone(&session.queue_complaints);
-    let (queue, releases_held) = match ready(queues::decide(session, &complaints, key, condition, change))? {
+    let (mut queue, releases_held) = match ready(queues::decide(session, &complaints, key, condition, change))? {
         QueueDecision::Answer(changed) => return Ok(changed),
         QueueDecision::Write { queue, releases_held } => (queue, releases_held),
     };
     if releases_held {
         outbox::begin_review_round(session);
     }
-    ready(queues::put(session, &queue))?;
+    queue.change_number = ready(queues::put(session, &queue))?;
     if queue.settings.rate_limit.is_none() {
         session.statements.get(Sql::BucketDrop)?.execute(key)?;
     }
-    session.limits.forget();
+    session.limits.put(&queue);
     Ok(Changed::Done(queue))
 }

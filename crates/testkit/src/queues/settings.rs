@@ -112,7 +112,7 @@ pub async fn a_queue_with_unreadable_settings_is_paused(factory: &dyn StoreFacto
     let version = put(&fixture, all()).await.version;
     fixture.damage(RowDamage::QueueSettings(TENANT, QUEUE)).await;
     let fixture = fixture.reopen().await;
-    let special = fixture.database.special_queues().await.expect("one bad queue does not fail the others");
+    let special = fixture.database.queues_changed_since(0).await.expect("one bad queue does not fail the others");
     let paused = found(&fixture).await;
     assert_eq!(special, std::slice::from_ref(&paused));
     assert_eq!((&paused.settings, paused.version), (&Settings::default(), version));
@@ -255,18 +255,35 @@ pub async fn queues_of_tenants_are_apart(factory: &dyn StoreFactory) {
 }
 
 /// With any settings, of any tenant. A queue that was only used is not listed.
-pub async fn special_lists_every_queue_that_is_set_or_paused(factory: &dyn StoreFactory) {
+pub async fn changed_queues_are_read_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     fixture.insert_one(mail().queue("used")).await;
+    let changed = async |after: u64| {
+        let mut queues = fixture.database.queues_changed_since(after).await.expect("it answers");
+        queues.sort_unstable_by_key(|queue| queue.change_number);
+        queues
+    };
+    let change = async |(tenant, name), change| {
+        fixture.database.change_queue(tenant, name, change).await.expect("a queue can be changed")
+    };
+    assert_eq!(changed(0).await, []);
     let mut expected = Vec::new();
-    for (tenant, name) in [("a", "x"), ("a", "y"), ("b", "x")] {
-        expected.push(
-            fixture.database.change_queue(tenant, name, QueueChange::Put(all(), None)).await.expect("it answers"),
-        );
+    for queue in [("a", "x"), ("a", "y"), ("b", "x")] {
+        expected.push(change(queue, QueueChange::Put(all(), None)).await);
     }
-    let mut special = fixture.database.special_queues().await.expect("it answers");
-    special.sort_unstable_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
-    assert_eq!(special, expected);
+    assert!(expected.is_sorted_by(|one, next| one.change_number < next.change_number), "{expected:?}");
+    assert_eq!(changed(0).await, expected);
+    assert_eq!(changed(expected[1].change_number).await, expected[2..]);
+    let last = expected[2].change_number;
+    assert_eq!(changed(last).await, [], "nothing has changed since");
+    let same = change(("a", "x"), QueueChange::Put(all(), None)).await;
+    assert_eq!((same, changed(last).await), (expected[0].clone(), vec![]), "a change that changes nothing");
+    let removed = change(("a", "y"), QueueChange::Remove).await;
+    assert!(removed.removed && removed.change_number > last);
+    assert_eq!(changed(last).await, [removed]);
+    assert_eq!(changed(0).await, [expected[0].clone(), expected[2].clone()], "a removed queue is not set");
+    let again = change(("a", "y"), QueueChange::Put(all(), None)).await;
+    assert_eq!(changed(last).await, [again]);
 }
 
 /// Pull or push. The claim takes from its other lanes.

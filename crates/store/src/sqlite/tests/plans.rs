@@ -107,5 +107,4 @@ const MAY_SCAN: &[Sql] = &[
     Sql::QuarantineCount,
     // The removed queues of a tenant.
     Sql::QueueNames,
-    Sql::QueueSpecial,
 ];

@@ -1,0 +1,3 @@
+DROP INDEX queues_by_change;
+ALTER TABLE queues DROP COLUMN change_number;
+DROP TABLE queue_changes;

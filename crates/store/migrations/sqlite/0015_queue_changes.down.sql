@@ -1,0 +1,2 @@
+DROP INDEX queues_by_change;
+ALTER TABLE queues DROP COLUMN change_number;

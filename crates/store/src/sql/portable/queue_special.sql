@@ -1,1 +1,0 @@
-SELECT tenant, name, settings, paused_at, paused_by, pause_reason, paused_until, version FROM queues
