@@ -22,6 +22,9 @@ pub use error::CronError;
 /// every 28 years, or every 40 across a century without a leap year.
 const YEARS: i64 = 41;
 
+/// Seconds of an hour.
+const HOUR: i64 = 3_600;
+
 /// The calendar repeats after this many years.
 const CYCLE: i64 = 400;
 
@@ -33,10 +36,11 @@ pub struct CronExpression {
     seconds: u64,
     minutes: u64,
     hours: u32,
+    /// Those of the hours that only `*` or `*/n` name. They run through changes of the clocks.
+    wildcard_hours: u32,
     /// Bit 1 is January.
     months: u32,
     days: Days,
-    runs_through: bool,
 }
 
 impl CronExpression {
@@ -61,24 +65,41 @@ impl CronExpression {
         &self.text
     }
 
-    /// Whether the hour is a wildcard (`*` or `*/n`). The expression then runs through clock
-    /// changes, and does not mean a time of the day.
-    pub fn runs_through_changes(&self) -> bool {
-        self.runs_through
-    }
-
     /// The first local second from `local` on that matches; none only past the years of the
     /// calendar.
     pub(super) fn next_local(&self, local: i64) -> Option<i64> {
+        self.next_in(self.hours, local)
+    }
+
+    /// The first local second from `local` on that matches in a written hour: one that means a time
+    /// of the day, and so goes by the rules for clock changes.
+    pub(super) fn next_written(&self, local: i64) -> Option<i64> {
+        self.next_in(self.hours & !self.wildcard_hours, local)
+    }
+
+    /// Whether the hour of a local second runs through clock changes.
+    pub(super) fn runs_through(&self, local: i64) -> bool {
+        self.wildcard_hours & 1 << (local.rem_euclid(DAY) / HOUR) != 0
+    }
+
+    /// The first local second from `local` on whose hour runs through clock changes, if one of the
+    /// hours does.
+    pub(super) fn next_running_through(&self, local: i64) -> Option<i64> {
+        let (hour, ahead) = (local.div_euclid(HOUR), |hour: i64| self.wildcard_hours & 1 << hour.rem_euclid(24) != 0);
+        (hour..hour + 24).find(|hour| ahead(*hour)).map(|hour| local.max(hour * HOUR))
+    }
+
+    /// The first local second from `local` on that matches in one of these hours.
+    fn next_in(&self, hours: u32, local: i64) -> Option<i64> {
         #[cfg(test)]
         super::tests::steps::take();
         let (day, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
         if self.day_matches(day)
-            && let Some(time) = self.next_time(second)
+            && let Some(time) = self.next_time(hours, second)
         {
             return Some(day * DAY + time);
         }
-        let time = self.next_time(0)?;
+        let time = self.next_time(hours, 0)?;
         self.next_day(day + 1, YEARS).map(|day| day * DAY + time)
     }
 
@@ -110,10 +131,10 @@ impl CronExpression {
         None
     }
 
-    /// The first second of the day from `from` on whose time matches.
-    fn next_time(&self, from: i64) -> Option<i64> {
+    /// The first second of the day from `from` on whose time matches in one of these hours.
+    fn next_time(&self, hours: u32, from: i64) -> Option<i64> {
         let (hour, minute, second) = (from / 3_600, from / 60 % 60, from % 60);
-        if self.hours & 1 << hour != 0 {
+        if hours & 1 << hour != 0 {
             if self.minutes & 1 << minute != 0
                 && let Some(second) = at_least(self.seconds, second)
             {
@@ -123,7 +144,7 @@ impl CronExpression {
                 return Some(hour * 3_600 + minute * 60 + at_least(self.seconds, 0)?);
             }
         }
-        let hour = at_least(self.hours.into(), hour + 1)?;
+        let hour = at_least(hours.into(), hour + 1)?;
         Some(hour * 3_600 + at_least(self.minutes, 0)? * 60 + at_least(self.seconds, 0)?)
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! The meaning of an expression when clocks change:
 //!
-//! - With a wildcard hour it runs through: it fires at every instant at which the clocks show a
-//!   matching time. So it does not fire in a gap, and fires twice in a fold.
-//! - Any other expression means times of the day. A local time in a gap does not exist: with
+//! - An hour that only a wildcard (`*` or `*/n`) names runs through: the expression fires at every
+//!   instant at which the clocks show a matching time. So it does not fire in a gap, and fires twice
+//!   in a fold.
+//! - A written hour means times of the day, also beside a wildcard (`2,*/6`). A local time in a gap does not exist: with
 //!   [`DstGap::Shift`] it fires at the first instant after the gap, once for all times in it; with
 //!   [`DstGap::Skip`] it does not fire. A local time in a fold exists twice: [`DstFold`] says which
 //!   of the two fires.
@@ -182,28 +183,29 @@ impl Timing {
     }
 
     /// If another stretch shows this local second too and fires instead: the local second at which
-    /// that stretch ends.
+    /// that stretch ends, or the next hour that runs through begins.
     fn rejected_until(&self, cron: &CronExpression, stretch: &Stretch, local: i64) -> Option<i64> {
-        if cron.runs_through_changes() {
+        if cron.runs_through(local) {
             return None;
         }
         let at = local - stretch.ahead;
-        match self.rules.dst_fold {
+        let other = match self.rules.dst_fold {
             DstFold::Both => None,
             DstFold::First => self.earlier(stretch, at).find(|other| other.shows(local)),
             DstFold::Last => self.later(stretch, at).find(|other| other.shows(local)),
-        }
-        .map(|other| other.local_until())
+        };
+        let until = other?.local_until();
+        Some(cron.next_running_through(local).map_or(until, |through| until.min(through)))
     }
 
     /// Whether a time of the day is in the gap before this stretch, and therefore fires at its
     /// beginning.
     fn falls_into_gap_before(&self, cron: &CronExpression, stretch: &Stretch) -> bool {
-        if cron.runs_through_changes() || self.rules.dst_gap == DstGap::Skip {
+        if self.rules.dst_gap == DstGap::Skip {
             return false;
         }
         let mut local = self.rules.zone.stretch_at(stretch.from - 1).local_until();
-        while let Some(found) = cron.next_local(local).filter(|found| *found < stretch.local_from()) {
+        while let Some(found) = cron.next_written(local).filter(|found| *found < stretch.local_from()) {
             // If clocks are moved twice within a day, another stretch may show it.
             let elsewhere = self
                 .earlier(stretch, stretch.from)

@@ -95,13 +95,13 @@ pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
         seconds: values(&SECOND, second)?,
         minutes: values(&MINUTE, minute)?,
         hours: narrow(values(&HOUR, hour)?),
+        wildcard_hours: wildcard_hours(hour)?,
         days: Days {
             of_month: days_of_month(day_of_month)?,
             of_week: days_of_week(day_of_week)?,
             either: is_restricted(day_of_month) && is_restricted(day_of_week),
         },
         months: narrow(values(&MONTH, month)?),
-        runs_through: hour.contains('*'),
     })
 }
 
@@ -134,6 +134,15 @@ fn values(field: &Field, text: &str) -> Result<u64, CronError> {
         return Err(CronError::QuestionMark { field: field.name });
     }
     text.split(',').try_fold(0, |mask, item| Ok(mask | plain(field, item)?))
+}
+
+/// The hours that only wildcards name.
+fn wildcard_hours(text: &str) -> Result<u32, CronError> {
+    let (mut wildcards, mut written) = (0, 0);
+    for item in text.split(',') {
+        *(if item.starts_with('*') { &mut wildcards } else { &mut written }) |= plain(&HOUR, item)?;
+    }
+    Ok(narrow(wildcards & !written))
 }
 
 fn days_of_month(text: &str) -> Result<OfMonth, CronError> {

@@ -52,6 +52,29 @@ fn a_wildcard_hour_runs_through_a_gap_and_through_a_fold() {
 }
 
 #[test]
+fn a_written_hour_beside_a_wildcard_keeps_its_rule() {
+    let (zone, all_day) = ("Europe/Berlin", |timing, day: (&str, &str)| instants(&timing, day.0, day.1));
+    let (spring, autumn) = (("2026-03-29", "2026-03-30"), ("2026-10-25", "2026-10-26"));
+    for cron in ["30 2,*/12 * * *", "30 */12,2 * * *"] {
+        let in_gap = |gap| all_day(moved(cron, zone, gap, DstFold::First), spring);
+        assert_eq!(in_gap(DstGap::Shift), ["2026-03-29T01:00", "2026-03-29T10:30", "2026-03-29T22:30"], "{cron}");
+        assert_eq!(in_gap(DstGap::Skip), ["2026-03-29T10:30", "2026-03-29T22:30"], "{cron}");
+        let in_fold = |fold| all_day(moved(cron, zone, DstGap::Shift, fold), autumn)[..2].to_vec();
+        assert_eq!(in_fold(DstFold::First), ["2026-10-25T00:30", "2026-10-25T11:30"], "{cron}");
+        assert_eq!(in_fold(DstFold::Last), ["2026-10-25T01:30", "2026-10-25T11:30"], "{cron}");
+        assert_eq!(in_fold(DstFold::Both), ["2026-10-25T00:30", "2026-10-25T01:30"], "{cron}");
+    }
+    // An hour that is both is written; the wildcard's other hours run through.
+    let both = moved("30 *,2 * * *", zone, DstGap::Skip, DstFold::Last);
+    let hours = all_day(both, autumn);
+    assert_eq!(hours[..2], ["2026-10-25T01:30", "2026-10-25T02:30"], "02:30 once, by the rule");
+    // Clocks that go back over two hours, of which one is written.
+    let troll = moved("30 1,*/2 25 10 *", "Antarctica/Troll", DstGap::Shift, DstFold::First);
+    let fold = instants(&troll, "2026-10-24", "2026-10-26");
+    assert_eq!(fold[1..4], ["2026-10-24T23:30", "2026-10-25T00:30", "2026-10-25T02:30"], "{fold:?}");
+}
+
+#[test]
 fn a_time_in_a_fold_fires_first_last_or_both_times() {
     let fold =
         |fold| instants(&moved("30 1 * * *", "America/New_York", DstGap::Shift, fold), "2025-11-02", "2025-11-03");

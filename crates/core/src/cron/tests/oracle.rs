@@ -90,7 +90,7 @@ fn no_change_of_clocks_is_overlooked() {
 /// The policies that make a difference at a change. The policy that makes none rotates.
 fn policies(cron: &Dumb, change: &Change, turn: usize) -> Vec<(DstGap, DstFold)> {
     let (gaps, folds) = ([DstGap::Shift, DstGap::Skip], [DstFold::First, DstFold::Last, DstFold::Both]);
-    if cron.wildcard_hour {
+    if cron.is_wildcard() {
         vec![(gaps[turn % 2], folds[turn % 3])]
     } else if change.after > change.before {
         gaps.map(|gap| (gap, folds[turn % 3])).to_vec()

@@ -21,7 +21,8 @@ pub(super) struct Dumb {
     day_of_month: String,
     month: String,
     day_of_week: String,
-    pub(super) wildcard_hour: bool,
+    /// Whether the minutes of each hour run through changes of the clocks.
+    runs_through: Vec<bool>,
 }
 
 impl Dumb {
@@ -51,8 +52,15 @@ impl Dumb {
             day_of_month: day_of_month.to_owned(),
             month: month.to_owned(),
             day_of_week: day_of_week.to_owned(),
-            wildcard_hour: hour.starts_with('*'),
+            runs_through: (0..24)
+                .map(|h| hour.split(',').all(|item| item.starts_with('*') || !has(item, h, 0, 23)))
+                .collect(),
         }
+    }
+
+    /// Whether no rule for changes of the clocks makes a difference.
+    pub(super) fn is_wildcard(&self) -> bool {
+        self.runs_through.iter().all(|through| *through)
     }
 
     pub(super) fn matches_day(&self, date: Date) -> bool {
@@ -220,12 +228,13 @@ impl Window {
         let matches = |(day, minute): Local| cron.minutes[minute] && days[day];
         let mut fired = Vec::new();
         for minute in &self.minutes {
-            let shifted = !cron.wildcard_hour && gap == DstGap::Shift;
-            if shifted && minute.left_out.iter().any(|local| matches(*local)) {
+            let through = |(_, minute): Local| cron.runs_through[minute / 60];
+            let shifted = |local: &Local| !through(*local) && matches(*local);
+            if gap == DstGap::Shift && minute.left_out.iter().any(shifted) {
                 fired.push(minute.second);
             }
             let wanted = match fold {
-                _ if cron.wildcard_hour => true,
+                _ if through(minute.local) => true,
                 DstFold::First => minute.first,
                 DstFold::Last => minute.last,
                 DstFold::Both => true,
