@@ -155,7 +155,6 @@ fn times_are_strict_and_the_past_is_fine() {
         "2026-06-30T23:59:60Z",
         "2026-05-22T24:00:00Z",
         "10000-01-01T00:00:00Z",
-        "2026-05-22T18:00:00.123456789012Z",
     ] {
         assert_eq!(faults(json!({"execute_at": bad})), ["/execute_at"], "{bad}");
     }
