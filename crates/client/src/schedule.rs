@@ -290,7 +290,8 @@ pub struct Covers {
     /// They are before this instant.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
-    /// There are at least this many.
+    /// There are this many. Only records of earlier builds stand for more: those stopped counting
+    /// at 10,001.
     pub at_least: u64,
 }
 

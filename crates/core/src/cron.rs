@@ -4,6 +4,7 @@
 //! the instants that are due. Invariant: [`Timing::next_after`] is total. For every instant it
 //! returns a later one or none, in bounded time, whatever the zone does to its clocks.
 
+mod count;
 mod expression;
 mod interval;
 mod jitter;

@@ -31,6 +31,8 @@
 //! - `a_waiting_occurrence_changes_its_record`: and no other record changes.
 //! - `a_backfill_fires_instants_that_did_not_run`: it overwrites the record of a skipped or missed
 //!   instant.
+//! - `only_written_records_are_counted`: a record that is not written, or is of a backfill, adds
+//!   nothing to the counts of skipped and missed instants; one that covers many adds them all.
 //! - `waiting_occurrences_are_listed_in_order`: those that came due or were triggered before those
 //!   of a backfill, each by instant.
 //! - `a_fired_task_is_watched_until_it_finishes`: with its state, until an advance says that it has

@@ -213,7 +213,7 @@ impl CronLoop {
             for record in advance.records.iter().filter(|record| recorded.contains(&record.instant)) {
                 let outcome = record.outcome;
                 report.fired += usize::from(outcome == OccurrenceOutcome::Fired);
-                (self.deps.count_occurrences)(outcome, record.covers.map_or(1, |covers| covers.at_least));
+                (self.deps.count_occurrences)(outcome, record.instants());
             }
         }
     }

@@ -81,7 +81,8 @@ pub(crate) struct AdvanceColumns<'a> {
 impl<'a> AdvanceColumns<'a> {
     /// The change by this advance. `written` says which of its records were written.
     pub(crate) fn of(advance: &'a Advance, written: impl Fn(&Record) -> bool) -> Self {
-        let runs = || advance.records.iter().filter(|record| record.is_run() && written(record));
+        let written = || advance.records.iter().filter(|record| written(record));
+        let runs = || written().filter(|record| record.is_run());
         let decided_at = advance.now.as_millis();
         let (paused_at, pause_reason) = match &advance.switch {
             Some(PauseSwitch::Pause(reason)) => (Some(decided_at), Some(reason.as_str())),
@@ -93,8 +94,8 @@ impl<'a> AdvanceColumns<'a> {
             look_at: instant_column(advance.next_check_at),
             last_run_at: instant_column(runs().map(|record| record.instant).max()),
             runs: count_column(runs().count()),
-            skipped: number_column(advance.skipped),
-            missed: number_column(advance.missed),
+            skipped: number_column(written().map(Record::skipped).sum()),
+            missed: number_column(written().map(Record::missed).sum()),
             is_switched: advance.switch.is_some(),
             paused_at,
             pause_reason,

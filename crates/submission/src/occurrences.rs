@@ -108,7 +108,6 @@ impl Occurrences {
         let fires = records.iter().filter(|record| record.fired.is_some()).count() as u64;
         // A refused task is skipped, so it must be one of those that were to fire.
         debug_assert!(fires <= plan.fired, "only planned tasks fire");
-        let refused = plan.fired.saturating_sub(fires);
         let ended = |task: &TaskId| plan.end.contains(task);
         let live = snapshot.watched.iter().filter(|watched| watched.is_live() && !ended(&watched.task)).count();
         let watches_failures = schedule.definition.pause_on_failure && (live > 0 || fires > 0);
@@ -124,8 +123,6 @@ impl Occurrences {
             finished: finished.map(|watched| watched.instant).collect(),
             next_run_at: plan.next_run_at,
             next_check_at: after.next_check_at(waits),
-            skipped: plan.skipped + refused,
-            missed: plan.missed,
             ..Advance::nothing(schedule, now)
         }
     }

@@ -5,6 +5,7 @@
 //! about as long as any other. It knows nothing of zones: [`super::timing`] maps local times to
 //! instants.
 
+mod count;
 mod days;
 mod error;
 mod parse;

@@ -1,5 +1,5 @@
-//! Fixed intervals: instants at whole multiples of a length from an anchor. Clock changes do not
-//! affect them.
+//! Fixed intervals: an anchor, and the instants at whole multiples of a length after it. Clock
+//! changes do not affect them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ const MIN_MILLIS: u64 = 1_000;
 /// The length of the longest interval: ten years of 366 days.
 const MAX_MILLIS: u64 = 3_660 * 86_400_000;
 
-/// A fixed interval that counts from an anchor, in both directions.
+/// A fixed interval that counts from an anchor, which is its first instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Raw", into = "Raw")]
 pub struct Interval {
@@ -31,8 +31,7 @@ struct Raw {
 pub struct IntervalError;
 
 impl Interval {
-    /// Every `millis` from `anchor` (`starts_at`, or else the schedule's creation), which is itself
-    /// one of the instants.
+    /// Every `millis` from `anchor` on (`starts_at`, or else the schedule's creation).
     pub const fn new(millis: u64, anchor: Timestamp) -> Result<Self, IntervalError> {
         if MIN_MILLIS <= millis && millis <= MAX_MILLIS { Ok(Self { millis, anchor }) } else { Err(IntervalError) }
     }
@@ -50,8 +49,20 @@ impl Interval {
     /// The first instant after `after`; none if a timestamp cannot hold it.
     pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let (millis, anchor) = (i128::from(self.millis), i128::from(self.anchor.as_millis()));
-        let passed = (i128::from(after.as_millis()) - anchor).div_euclid(millis);
-        i64::try_from(anchor + (passed + 1) * millis).ok().map(Timestamp::from_millis)
+        let next = self.begun(after.as_millis());
+        i64::try_from(anchor + next * millis).ok().map(Timestamp::from_millis)
+    }
+
+    /// How many instants there are from `from` to `to`, both included.
+    pub(super) fn count_between(&self, from: i64, to: i64) -> u64 {
+        let before = i128::from(from) - 1;
+        u64::try_from(self.begun(to) - self.begun(i64::try_from(before).unwrap_or(i64::MIN))).unwrap_or(0)
+    }
+
+    /// How many instants there are up to `at`.
+    fn begun(&self, at: i64) -> i128 {
+        let passed = i128::from(at) - i128::from(self.anchor.as_millis());
+        (passed.div_euclid(i128::from(self.millis)) + 1).max(0)
     }
 }
 

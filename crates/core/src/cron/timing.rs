@@ -22,11 +22,11 @@ use crate::civil::DAY;
 use crate::time::Timestamp;
 
 /// No instant of a schedule is before 0001-01-01T00:00:00Z.
-const FIRST: i64 = -62_135_596_800;
+pub(super) const FIRST: i64 = -62_135_596_800;
 
 /// No instant of a schedule is after 9999-12-30T22:00:00Z, the last second for which there are
 /// zones.
-const LAST: i64 = 253_402_207_200;
+pub(super) const LAST: i64 = 253_402_207_200;
 
 /// Two clocks differ by less than this, and so does one clock before and after a change: no zone is
 /// 26 hours ahead of or behind UTC.
@@ -169,7 +169,12 @@ impl Timing {
 
     /// The first second of the stretch that fires, from the local second `from` on. If there is
     /// none, and nothing within it was rejected, the first matching local second after the stretch.
-    fn first_within(&self, cron: &CronExpression, stretch: &Stretch, from: i64) -> (Option<i64>, Option<i64>) {
+    pub(super) fn first_within(
+        &self,
+        cron: &CronExpression,
+        stretch: &Stretch,
+        from: i64,
+    ) -> (Option<i64>, Option<i64>) {
         let (mut local, mut rejected) = (from, false);
         loop {
             match cron.next_local(local) {
@@ -200,7 +205,7 @@ impl Timing {
 
     /// Whether a time of the day is in the gap before this stretch, and therefore fires at its
     /// beginning.
-    fn falls_into_gap_before(&self, cron: &CronExpression, stretch: &Stretch) -> bool {
+    pub(super) fn falls_into_gap_before(&self, cron: &CronExpression, stretch: &Stretch) -> bool {
         if self.rules.dst_gap == DstGap::Skip {
             return false;
         }
@@ -220,14 +225,14 @@ impl Timing {
     }
 
     /// The earlier stretches whose clocks may show the same local time as at `at`.
-    fn earlier(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
+    pub(super) fn earlier(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
         let before =
             move |this: &Stretch| (at - this.from < 2 * FAR).then(|| self.rules.zone.stretch_at(this.from - 1));
         std::iter::successors(before(stretch), before)
     }
 
     /// The later stretches whose clocks may show the same local time as at `at`.
-    fn later(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
+    pub(super) fn later(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
         let after = move |this: &Stretch| (this.until - at < 2 * FAR).then(|| self.rules.zone.stretch_at(this.until));
         std::iter::successors(after(stretch), after)
     }

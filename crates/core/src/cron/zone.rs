@@ -73,6 +73,11 @@ impl Stretch {
         self.until + self.ahead
     }
 
+    /// The first local second, and the first after it.
+    pub(super) fn locals(&self) -> (i64, i64) {
+        (self.local_from(), self.local_until())
+    }
+
     /// Whether its clocks show this local second.
     pub(super) fn shows(&self, local: i64) -> bool {
         (self.local_from()..self.local_until()).contains(&local)

@@ -23,10 +23,6 @@ pub struct Advance {
     pub next_run_at: Option<Timestamp>,
     /// When the cron loop has to check the schedule next.
     pub next_check_at: Option<Timestamp>,
-    /// To be added to the count of skipped instants.
-    pub skipped: u64,
-    /// To be added to the count of missed instants.
-    pub missed: u64,
     /// Whether it pauses or resumes the schedule.
     pub switch: Option<PauseSwitch>,
     /// The trigger under an idempotency key; such an advance is written by itself.
@@ -46,8 +42,6 @@ impl Advance {
             finished: Vec::new(),
             next_run_at: schedule.progress.next_run_at,
             next_check_at: None,
-            skipped: 0,
-            missed: 0,
             switch: None,
             trigger: None,
             edited: None,
@@ -102,7 +96,29 @@ pub struct Record {
 impl Record {
     /// Whether it counts among the runs of its schedule; backfills do not.
     pub fn is_run(&self) -> bool {
-        self.origin != Origin::Backfill && self.fired.is_some()
+        self.counts() && self.fired.is_some()
+    }
+
+    /// How many instants it adds to the skipped ones of its schedule.
+    pub fn skipped(&self) -> u64 {
+        if self.counts() && self.outcome == OccurrenceOutcome::Skipped { self.instants() } else { 0 }
+    }
+
+    /// How many instants it adds to the missed ones of its schedule; coalesced ones are among them.
+    pub fn missed(&self) -> u64 {
+        let is_missed = matches!(self.outcome, OccurrenceOutcome::Missed | OccurrenceOutcome::Coalesced);
+        if self.counts() && is_missed { self.instants() } else { 0 }
+    }
+
+    /// How many instants it stands for.
+    pub fn instants(&self) -> u64 {
+        self.covers.map_or(1, |covers| covers.at_least)
+    }
+
+    /// Whether a count of its schedule includes it. An instant that is backfilled was counted when
+    /// it was due, or was before the schedule.
+    fn counts(&self) -> bool {
+        self.origin != Origin::Backfill
     }
 }
 

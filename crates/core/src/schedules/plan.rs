@@ -179,10 +179,6 @@ pub struct Plan {
     pub next_run_at: Option<Timestamp>,
     /// How many of the decisions fire.
     pub fired: u64,
-    /// To be added to the count of skipped instants.
-    pub skipped: u64,
-    /// To be added to the count of missed instants; this includes the coalesced ones.
-    pub missed: u64,
     /// Live tasks to ask to stop.
     pub stop: Vec<TaskId>,
     /// Live tasks to end at once, before the new tasks are stored.
@@ -226,8 +222,16 @@ pub struct Decision {
 pub struct Covers {
     /// They are before this instant.
     pub until: Timestamp,
-    /// There are at least this many; the rest was not counted.
+    /// There are this many. Only records of earlier builds stand for more: those stopped counting.
     pub at_least: u64,
+}
+
+impl Covers {
+    /// Of a record that stands for `count` instants before `until`; none if it stands for itself
+    /// alone.
+    pub fn of(until: Timestamp, count: u64) -> Option<Self> {
+        (count > 1).then_some(Self { until, at_least: count })
+    }
 }
 
 /// A backfill of more instants than [`BACKFILL_MAX`].

@@ -64,8 +64,6 @@ pub(crate) fn advance(schedule: &Schedule, records: Vec<Record>) -> Advance {
         finished: Vec::new(),
         next_run_at: schedule.progress.next_run_at,
         next_check_at: schedule.progress.next_check_at,
-        skipped: 0,
-        missed: 0,
         switch: None,
         trigger: None,
         edited: None,

@@ -1,6 +1,6 @@
 //! Records of instants: each is decided once, waits in order, is watched and is pruned.
 
-use punctual_core::schedules::plan::{Origin, WaitingOccurrence};
+use punctual_core::schedules::plan::{Covers, Origin, WaitingOccurrence};
 use punctual_core::schedules::{Advance, FiredTask, OccurrenceOutcome, Record};
 use punctual_core::state::{Event, State};
 use punctual_core::time::Timestamp;
@@ -79,6 +79,37 @@ pub async fn a_backfill_fires_instants_that_did_not_run(factory: &dyn StoreFacto
     assert!(found[..5].iter().all(|one| one.outcome == OccurrenceOutcome::Buffered));
     let origins: Vec<Origin> = snapshot(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
     assert_eq!(origins, [Origin::Due, Origin::Backfill, Origin::Backfill, Origin::Backfill, Origin::Backfill]);
+}
+
+/// However often it is tried.
+pub async fn only_written_records_are_counted(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let many = Covers { until: at(1_000), at_least: 900 };
+    let records = vec![
+        record(at(0), OccurrenceOutcome::Skipped),
+        record(at(1), OccurrenceOutcome::Missed),
+        record(at(2), OccurrenceOutcome::Coalesced),
+        record(at(3), OccurrenceOutcome::Buffered),
+        Record { covers: Some(many), ..record(at(100), OccurrenceOutcome::Missed) },
+    ];
+    let counts = async || {
+        let progress = get(&fixture, &was).await.unwrap().progress;
+        (progress.skipped_count, progress.missed_count)
+    };
+    for revision in 1..=3 {
+        done(&fixture, Advance { revision, ..advance(&was, records.clone()) }).await;
+        assert_eq!(counts().await, (1, 902));
+    }
+    let refused = |instant, waited| Record {
+        origin: Origin::Backfill,
+        waited,
+        ..record(at(instant), OccurrenceOutcome::Skipped)
+    };
+    done(&fixture, Advance { revision: 4, ..advance(&was, vec![refused(1, false), refused(5, false)]) }).await;
+    let ends = Record { waited: true, ..record(at(3), OccurrenceOutcome::Skipped) };
+    done(&fixture, Advance { revision: 5, ..advance(&was, vec![ends, refused(6, true)]) }).await;
+    assert_eq!(counts().await, (2, 902), "only the one that waited");
 }
 
 /// By origin, then by instant.

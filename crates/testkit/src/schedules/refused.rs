@@ -52,14 +52,11 @@ pub async fn an_advance_whose_task_is_refused_leaves_nothing(factory: &dyn Store
         finished: vec![at(-1)],
         next_run_at: Some(at(MINUTE)),
         next_check_at: Some(at(MINUTE)),
-        skipped: 1,
-        missed: 1,
         switch: Some(PauseSwitch::Pause("it failed".into())),
         ..advance(was, Vec::new())
     };
     let skips = |schedule: &Schedule| Advance {
         next_run_at: Some(at(MINUTE)),
-        skipped: 1,
         ..advance(schedule, vec![record(at(0), OccurrenceOutcome::Skipped)])
     };
     let advances = vec![skips(before), fires.clone(), skips(behind)];

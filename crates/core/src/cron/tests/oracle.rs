@@ -147,6 +147,8 @@ fn compare(timing: &Timing, dumb: &Dumb, window: &Window, change: &Change) -> us
     let found: Vec<i64> =
         timing.iter_between(from, to).take(expected.len() + 2).map(|at| at.as_millis() / 1_000).collect();
     assert!(found == expected, "{timing:?} at {change:?}:\nengine {found:?}\noracle {expected:?}");
+    let counted = timing.count_between(from, to);
+    assert!(counted == expected.len() as u64, "{timing:?} at {change:?}: {counted} counted, oracle {expected:?}");
     let next_after = |second: i64| {
         let (next, steps) = steps::of(|| timing.next_after(millis(second)));
         assert!(steps <= steps::MOST, "{timing:?} after {second} at {change:?}: {steps} steps");

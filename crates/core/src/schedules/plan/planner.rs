@@ -1,6 +1,6 @@
 //! The planner: makes the decisions of [`super::plan`] and of the API's calls, one after the other.
 //!
-//! Invariant: every decision goes through [`Planner::push`], which keeps the counts of the plan.
+//! Invariant: every decision goes through [`Planner::push`], which checks it.
 
 use std::collections::VecDeque;
 
@@ -94,8 +94,7 @@ pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Times
     Ok(instants)
 }
 
-/// Decides that none of the known waiting backfills runs. No count includes them, as they were no
-/// runs.
+/// Decides that none of the known waiting backfills runs.
 pub fn withdraw(known: &PlanInput) -> Plan {
     let withdrawn = |waiting: &WaitingOccurrence| Decision {
         instant: waiting.instant,
@@ -372,8 +371,7 @@ impl<'a> Planner<'a> {
 
     /// Records all instants from `at` to before `until` as one, and continues after them.
     fn record_many(&mut self, at: Timestamp, until: Timestamp, outcome: OccurrenceOutcome, reason: OccurrenceReason) {
-        let at_least = self.count(at, until);
-        let covers = (at_least > 1).then_some(Covers { until, at_least });
+        let covers = Covers::of(until, self.count(at, until));
         let origin = Origin::Due;
         self.push(Decision { instant: at, origin, waited: false, outcome, execute_at: None, reason, covers });
         self.next = self.spec.timing.next_after(until.plus_millis(-1));
@@ -384,13 +382,7 @@ impl<'a> Planner<'a> {
         debug_assert_eq!(decision.outcome == OccurrenceOutcome::Fired, decision.execute_at.is_some());
         // Waiting occurrences have a record of their own; one record cannot stand for many.
         debug_assert!(decision.covers.is_none() || !decision.waited, "an occurrence that waited covers no others");
-        let count = decision.covers.map_or(1, |covers| covers.at_least);
-        match decision.outcome {
-            OccurrenceOutcome::Fired => self.plan.fired += count,
-            OccurrenceOutcome::Buffered => {}
-            OccurrenceOutcome::Skipped => self.plan.skipped += count,
-            OccurrenceOutcome::Missed | OccurrenceOutcome::Coalesced => self.plan.missed += count,
-        }
+        self.plan.fired += u64::from(decision.outcome == OccurrenceOutcome::Fired);
         self.plan.decisions.push(decision);
     }
 
@@ -399,10 +391,8 @@ impl<'a> Planner<'a> {
         self.count(at, until) > LISTED_MAX as u64
     }
 
-    /// How many instants there are from `at`, which is one, to before `until`. It stops counting at
-    /// the number that are listed.
+    /// How many instants there are from `at`, which is one, to before `until`.
     fn count(&self, at: Timestamp, until: Timestamp) -> u64 {
-        let rest = self.spec.timing.iter_between(at.plus_millis(1), until.plus_millis(-1)).take(LISTED_MAX).count();
-        1 + rest as u64
+        1 + self.spec.timing.count_between(at.plus_millis(1), until.plus_millis(-1))
     }
 }
