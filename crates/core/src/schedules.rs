@@ -31,6 +31,11 @@
 //! - `a_waiting_occurrence_changes_its_record`: and no other record changes.
 //! - `a_backfill_fires_instants_that_did_not_run`: it overwrites the record of a skipped or missed
 //!   instant.
+//! - `a_cut_keeps_what_a_backfill_does_not_run`: of a record that stands for many instants, the parts
+//!   before and after are written with the backfill. Each is as the record was, apart from what it
+//!   covers.
+//! - `covering_lists_the_records_of_many_instants`: those that may stand for an instant of the range,
+//!   and no others.
 //! - `only_written_records_are_counted`: a record that is not written, or is of a backfill, adds
 //!   nothing to the counts of skipped and missed instants; one that covers many adds them all.
 //! - `waiting_occurrences_are_listed_in_order`: those that came due or were triggered before those
@@ -65,6 +70,7 @@ use crate::ids::{ScheduleId, TaskId};
 use crate::lane::Lane;
 use crate::store::StoreError;
 use crate::time::Timestamp;
+use plan::CoveringRecord;
 
 pub use advance::{Advance, FiredTask, KeyedTrigger, PauseSwitch, Record};
 pub use occurrence::{Occurrence, OccurrenceOutcome, origin_code, origin_from_code};
@@ -186,4 +192,9 @@ pub trait Schedules: Send + Sync {
         before: Option<Timestamp>,
         limit: usize,
     ) -> Result<Vec<Occurrence>, StoreError>;
+
+    /// Lists the records of a schedule that stand for many instants, of which some may be from
+    /// `from` to `to`: at most [`BACKFILL_MAX`](plan::BACKFILL_MAX), by instant.
+    async fn covering(&self, id: ScheduleId, from: Timestamp, to: Timestamp)
+    -> Result<Vec<CoveringRecord>, StoreError>;
 }

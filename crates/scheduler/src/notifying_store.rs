@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::forward_store;
 use punctual_core::ids::{ScheduleId, TaskId};
+use punctual_core::schedules::plan::CoveringRecord;
 use punctual_core::schedules::{
     Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
     ScheduleSnapshot, Schedules,
@@ -147,5 +148,13 @@ impl Schedules for NotifyingStore {
         limit: usize,
     ) -> Result<Vec<Occurrence>, StoreError> {
         self.schedules.occurrences(id, before, limit).await
+    }
+    async fn covering(
+        &self,
+        id: ScheduleId,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<CoveringRecord>, StoreError> {
+        self.schedules.covering(id, from, to).await
     }
 }

@@ -154,6 +154,8 @@ portable_statements! {
     NodeBury,
     NodeList,
     NodeSaw,
+    OccurrenceCovering,
+    OccurrenceCut,
     OccurrenceList,
     OccurrencePrune,
     PartitionList,

@@ -52,6 +52,8 @@ macro_rules! schedules_conformance {
             an_instant_fires_once,
             a_waiting_occurrence_changes_its_record,
             a_backfill_fires_instants_that_did_not_run,
+            a_cut_keeps_what_a_backfill_does_not_run,
+            covering_lists_the_records_of_many_instants,
             only_written_records_are_counted,
             waiting_occurrences_are_listed_in_order,
             a_fired_task_is_watched_until_it_finishes,

@@ -1,6 +1,6 @@
 //! The one write of a schedule: its decided instants, their tasks, and its new progress.
 
-use super::plan::{Covers, Origin};
+use super::plan::{Covers, Cut, Origin};
 use super::{OccurrenceOutcome, Schedule};
 use crate::ids::{ScheduleId, TaskId};
 use crate::task::{Idempotency, NewTask};
@@ -17,6 +17,8 @@ pub struct Advance {
     pub now: Timestamp,
     /// The records of the decided instants.
     pub records: Vec<Record>,
+    /// The records that stand for many instants, of which `records` backfill some.
+    pub cuts: Vec<Cut>,
     /// Instants whose tasks have finished, and are no longer watched.
     pub finished: Vec<Timestamp>,
     /// The first instant that is still undecided.
@@ -39,6 +41,7 @@ impl Advance {
             revision: schedule.revision,
             now,
             records: Vec::new(),
+            cuts: Vec::new(),
             finished: Vec::new(),
             next_run_at: schedule.progress.next_run_at,
             next_check_at: None,

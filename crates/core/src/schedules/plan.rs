@@ -34,6 +34,7 @@
 //! - `next_run_at` only grows, and the stored one is pinned: it fires even if another release of
 //!   the time zone database would put it elsewhere.
 
+mod covering;
 mod planner;
 mod reason;
 
@@ -47,6 +48,7 @@ use crate::ids::TaskId;
 use crate::schedules::OccurrenceOutcome;
 use crate::time::Timestamp;
 
+pub use covering::{CoveringRecord, Cut, cut};
 pub use planner::{backfill, first, plan, resume, trigger, withdraw};
 pub use reason::OccurrenceReason;
 

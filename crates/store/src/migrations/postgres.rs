@@ -35,6 +35,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0015_history_ahead",
     "0016_queue_counts",
     "0017_queue_changes",
+    "0018_covering_records",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

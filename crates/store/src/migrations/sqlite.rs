@@ -28,6 +28,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0013_node_lease",
     "0014_queue_counts",
     "0015_queue_changes",
+    "0016_covering_records",
 };
 
 /// Applies every missing migration; returns their numbers.

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedules::plan::{Covers, WaitingOccurrence};
+use punctual_core::schedules::plan::{BACKFILL_MAX, CoveringRecord, Covers, WaitingOccurrence};
 use punctual_core::schedules::{
-    CheckCursor, Definition, DueSchedules, KeyOwner, Occurrence, OccurrenceOutcome, Progress, Promise, Replaced,
-    Schedule, ScheduleInserted, SchedulePause, ScheduleSnapshot, WatchedTask, origin_from_code,
+    Advance, CheckCursor, Definition, DueSchedules, KeyOwner, Occurrence, OccurrenceOutcome, Progress, Promise,
+    Replaced, Schedule, ScheduleInserted, SchedulePause, ScheduleSnapshot, WatchedTask, origin_from_code,
 };
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -169,6 +169,36 @@ pub(crate) async fn occurrences<C: Connection>(
     let before = before.map_or(i64::MAX, Timestamp::as_millis);
     let rows = connection.query(PortableSql::OccurrenceList, &[&id.uuid(), &before, &count_column(limit)]).await?;
     Ok(rows.iter().map(occurrence).collect::<Result<_, _>>()?)
+}
+
+pub(crate) async fn covering<C: Connection>(
+    connection: &mut C,
+    id: ScheduleId,
+    from: Timestamp,
+    to: Timestamp,
+) -> Result<Vec<CoveringRecord>, C::Fault> {
+    // A backfill has no more instants, and no instant has two such records.
+    let limit = count_column(BACKFILL_MAX);
+    let parameters: [&dyn Parameter; 4] = [&id.uuid(), &from.as_millis(), &to.as_millis(), &limit];
+    let rows = connection.query(PortableSql::OccurrenceCovering, &parameters).await?;
+    let record = |row: &C::Row| {
+        let covers = Covers { until: row.instant(1)?, at_least: row.number(2)? };
+        Ok::<_, Corrupt>(CoveringRecord { instant: row.instant(0)?, covers })
+    };
+    Ok(rows.iter().map(record).collect::<Result<_, _>>()?)
+}
+
+/// Writes the parts of records that stand for many instants.
+pub(crate) async fn cut<C: Connection>(connection: &mut C, advance: &Advance) -> Result<(), C::Fault> {
+    let id = advance.id.uuid();
+    for cut in &advance.cuts {
+        for (instant, covers) in &cut.parts {
+            let (until, count) = (covers.map(|of| of.until.as_millis()), covers.map(|of| number_column(of.at_least)));
+            let parameters: [&dyn Parameter; 5] = [&id, &cut.instant.as_millis(), &instant.as_millis(), &until, &count];
+            connection.execute(PortableSql::OccurrenceCut, &parameters).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn snapshots<C: OpenOccurrences>(

@@ -9,7 +9,7 @@ pub(crate) use advance::{LedAdvances, advance};
 use async_trait::async_trait;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::ScheduleId;
-use punctual_core::schedules::plan::PLAN_MAX;
+use punctual_core::schedules::plan::{CoveringRecord, PLAN_MAX};
 use punctual_core::schedules::{
     Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
     ScheduleSnapshot, Schedules,
@@ -102,6 +102,15 @@ impl Schedules for PostgresStore {
         limit: usize,
     ) -> Result<Vec<Occurrence>, StoreError> {
         self.reads().call(async |mut session| portable::occurrences(&mut session, id, before, limit).await).await
+    }
+
+    async fn covering(
+        &self,
+        id: ScheduleId,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<CoveringRecord>, StoreError> {
+        self.reads().call(async |mut session| portable::covering(&mut session, id, from, to).await).await
     }
 }
 

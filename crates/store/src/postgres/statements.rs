@@ -82,6 +82,8 @@ statements! {
     Notify => include_str!("../sql/postgres/notify.sql"),
     Now => include_str!("../sql/postgres/now.sql"),
     OccurrenceBuffered => include_str!("../sql/postgres/occurrence_buffered.sql"),
+    OccurrenceCovering => include_str!("../sql/portable/occurrence_covering.sql"),
+    OccurrenceCut => include_str!("../sql/portable/occurrence_cut.sql"),
     OccurrenceList => include_str!("../sql/portable/occurrence_list.sql"),
     OccurrencePrune => include_str!("../sql/postgres/occurrence_prune.sql"),
     OccurrencePut => include_str!("../sql/postgres/occurrence_put.sql"),

@@ -9,7 +9,7 @@ use std::future::ready as now;
 use async_trait::async_trait;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::ScheduleId;
-use punctual_core::schedules::plan::PLAN_MAX;
+use punctual_core::schedules::plan::{CoveringRecord, PLAN_MAX};
 use punctual_core::schedules::{
     Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
     ScheduleSnapshot, Schedules,
@@ -100,6 +100,15 @@ impl Schedules for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Occurrence>, StoreError> {
         self.readers().call(move |session| ready(portable::occurrences(session, id, before, limit))).await
+    }
+
+    async fn covering(
+        &self,
+        id: ScheduleId,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<CoveringRecord>, StoreError> {
+        self.readers().call(move |session| ready(portable::covering(session, id, from, to))).await
     }
 }
 

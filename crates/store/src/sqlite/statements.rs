@@ -117,6 +117,8 @@ statements! {
     NodeSaw => include_str!("../sql/portable/node_saw.sql"),
     OccurrenceBuffered => include_str!("../sql/sqlite/occurrence_buffered.sql"),
     OccurrenceForget => include_str!("../sql/sqlite/occurrence_forget.sql"),
+    OccurrenceCovering => include_str!("../sql/portable/occurrence_covering.sql"),
+    OccurrenceCut => include_str!("../sql/portable/occurrence_cut.sql"),
     OccurrenceList => include_str!("../sql/portable/occurrence_list.sql"),
     OccurrencePrune => include_str!("../sql/sqlite/occurrence_prune.sql"),
     OccurrencePut => include_str!("../sql/sqlite/occurrence_put.sql"),

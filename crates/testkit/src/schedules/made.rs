@@ -61,6 +61,7 @@ pub(crate) fn advance(schedule: &Schedule, records: Vec<Record>) -> Advance {
         revision: schedule.revision,
         now: at(0),
         records,
+        cuts: Vec::new(),
         finished: Vec::new(),
         next_run_at: schedule.progress.next_run_at,
         next_check_at: schedule.progress.next_check_at,

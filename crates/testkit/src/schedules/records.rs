@@ -1,13 +1,13 @@
 //! Records of instants: each is decided once, waits in order, is watched and is pruned.
 
-use punctual_core::schedules::plan::{Covers, Origin, WaitingOccurrence};
-use punctual_core::schedules::{Advance, FiredTask, OccurrenceOutcome, Record};
+use punctual_core::schedules::plan::{CoveringRecord, Covers, Cut, Origin, WaitingOccurrence};
+use punctual_core::schedules::{Advance, FiredTask, Occurrence, OccurrenceOutcome, Record};
 use punctual_core::state::{Event, State};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
 
 use super::MINUTE;
-use super::made::{advance, done, due, fired, get, occurrences, of_schedule, record, snapshot, stored};
+use super::made::{advance, done, due, fired, get, lost, occurrences, of_schedule, record, snapshot, stored};
 use crate::fixtures::{TENANT, at};
 use crate::store::{StoreFactory, StoreFixture, all_of, complete};
 
@@ -79,6 +79,70 @@ pub async fn a_backfill_fires_instants_that_did_not_run(factory: &dyn StoreFacto
     assert!(found[..5].iter().all(|one| one.outcome == OccurrenceOutcome::Buffered));
     let origins: Vec<Origin> = snapshot(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
     assert_eq!(origins, [Origin::Due, Origin::Backfill, Origin::Backfill, Origin::Backfill, Origin::Backfill]);
+}
+
+/// What the record says besides stays, and so do the records of other schedules.
+pub async fn a_cut_keeps_what_a_backfill_does_not_run(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
+    let many = |until, at_least| Some(Covers { until: at(until), at_least });
+    let missed = |instant, covers| Record {
+        covers,
+        reason: "outside_window".to_owned(),
+        detail: Some("away".to_owned()),
+        ..record(at(instant), OccurrenceOutcome::Missed)
+    };
+    for of in [&was, &other] {
+        done(&fixture, advance(of, vec![missed(0, many(100, 100)), missed(200, many(300, 100))])).await;
+    }
+    let filled = |instant| Record { origin: Origin::Backfill, ..record(at(instant), OccurrenceOutcome::Buffered) };
+    let cuts = vec![
+        Cut { instant: at(0), parts: vec![(at(0), None), (at(3), many(100, 97))] },
+        Cut { instant: at(200), parts: vec![(at(201), many(300, 99))] },
+    ];
+    let backfill =
+        Advance { revision: 2, now: at(500), cuts, ..advance(&was, vec![filled(1), filled(2), filled(200)]) };
+    assert_eq!(done(&fixture, backfill).await, [at(1), at(2), at(200)]);
+    let records =
+        |found: Vec<Occurrence>| found.into_iter().rev().map(|one| (one.instant, one.covers)).collect::<Vec<_>>();
+    let found = occurrences(&fixture, &was).await;
+    let skipped: Vec<_> = found.iter().filter(|one| one.outcome != OccurrenceOutcome::Buffered).collect();
+    assert!(skipped.iter().all(|one| one.outcome == OccurrenceOutcome::Missed && one.decided_at == at(0)), "{found:?}");
+    assert!(skipped.iter().all(|one| one.reason == "outside_window" && one.detail.as_deref() == Some("away")));
+    let expected = [(0, None), (1, None), (2, None), (3, many(100, 97)), (200, None), (201, many(300, 99))];
+    assert_eq!(records(found), expected.map(|(instant, covers)| (at(instant), covers)));
+    let untouched = [(at(0), many(100, 100)), (at(200), many(300, 100))];
+    assert_eq!(records(occurrences(&fixture, &other).await), untouched);
+    // An advance that is lost cuts nothing.
+    let late = Cut { instant: at(0), parts: vec![(at(0), None)] };
+    lost(&fixture, Advance { revision: 1, cuts: vec![late], ..advance(&other, Vec::new()) }).await;
+    assert_eq!(records(occurrences(&fixture, &other).await), untouched);
+}
+
+/// By instant, of this schedule only.
+pub async fn covering_lists_the_records_of_many_instants(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
+    let many = |instant, until| Record {
+        covers: Some(Covers { until: at(until), at_least: 17 }),
+        ..record(at(instant), OccurrenceOutcome::Missed)
+    };
+    let records = vec![many(0, 10), record(at(10), OccurrenceOutcome::Missed), many(20, 30), many(40, 50)];
+    done(&fixture, advance(&was, records)).await;
+    done(&fixture, advance(&other, vec![many(20, 30)])).await;
+    for (from, to, expected) in
+        [(0, 9, vec![0]), (10, 19, vec![]), (9, 20, vec![0, 20]), (25, 26, vec![20]), (0, 99, vec![0, 20, 40])]
+    {
+        let found = fixture.schedules.covering(was.id, at(from), at(to)).await.unwrap();
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|instant| CoveringRecord {
+                instant: at(instant),
+                covers: Covers { until: at(instant + 10), at_least: 17 },
+            })
+            .collect();
+        assert_eq!(found, expected, "{from} to {to}");
+    }
 }
 
 /// However often it is tried.

@@ -45,14 +45,15 @@ pub async fn backfill_schedule(
         let instants = plan::backfill(&schedule.definition.spec, from, to).map_err(too_many)?;
         // The cron loop decides the instants that are not decided yet.
         let next = schedule.progress.next_run_at;
-        let past = instants.into_iter().filter(|at| next.is_none_or(|next| *at < next));
-        let records: Vec<Record> = past.map(waiting).collect();
-        if records.is_empty() {
-            return Ok(Some(0));
-        }
+        let past: Vec<Timestamp> = instants.into_iter().filter(|at| next.is_none_or(|next| *at < next)).collect();
+        let (Some(first), Some(last)) = (past.first(), past.last()) else { return Ok(Some(0)) };
+        let covering = api.schedules.covering(schedule.id, *first, *last).await?;
+        let timing = &schedule.definition.spec.timing;
+        let cuts = covering.iter().filter_map(|record| plan::cut(timing, record, &past)).collect();
+        let records = past.into_iter().map(waiting).collect();
         let unchanged = Plan { next_run_at: next, ..Plan::default() };
         let advance = api.occurrences.advance(&snapshot, &unchanged, now);
-        let advance = Advance { records, next_check_at: schedule.next_check_at(true), ..advance };
+        let advance = Advance { records, cuts, next_check_at: schedule.next_check_at(true), ..advance };
         Ok(match write(api, advance).await? {
             Advanced::Done { recorded, .. } => Some(recorded.len() as u64),
             _ => None,

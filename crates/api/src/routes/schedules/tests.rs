@@ -84,3 +84,39 @@ async fn an_edit_that_changes_nothing_decides_nothing() {
     let same = ask(&world, "PATCH", &path, json!({"cron": "* * * * * *", "paused": false})).await;
     assert_eq!((&same["version"], &same["run_count"]), (&json!(1), &json!(0)));
 }
+
+#[tokio::test]
+async fn a_backfill_keeps_the_records_of_other_instants() {
+    let world = World::new();
+    let path = every_second(&world, json!({"paused": true})).await;
+    world.clock.advance_millis(20_000_500);
+    let resumed = ask(&world, "POST", &format!("{path}/resume"), json!({})).await;
+    assert_eq!(resumed["skipped_count"], 20_000, "every one is counted");
+    // Those up to 18:16:39 are listed, and one record stands for the rest.
+    let covering = async || {
+        let page = world.get(&format!("{path}/occurrences?limit=1000")).await;
+        let of = |item: &Value| {
+            let covers = &item["covers"];
+            let time = |text: &Value| text.as_str().unwrap()[11..19].to_owned();
+            (
+                time(&item["instant"]),
+                covers["until"].as_str().map(|_| time(&covers["until"])),
+                covers["at_least"].as_u64(),
+            )
+        };
+        let items: Vec<_> = page["items"].as_array().unwrap().iter().map(of).collect();
+        items.into_iter().filter(|(_, until, _)| until.is_some()).rev().collect::<Vec<_>>()
+    };
+    let of = |from: &str, until: &str, count| (from.to_owned(), Some(until.to_owned()), Some(count));
+    assert_eq!(covering().await, [of("18:16:40", "23:33:20", 19_001)]);
+    let backfill = async |from: &str, to: &str| {
+        let body = json!({"from": format!("2026-05-22T{from}Z"), "to": format!("2026-05-22T{to}Z")});
+        world.send("POST", &format!("{path}/backfill"), Some(body)).await.expect(202)["instants"].clone()
+    };
+    assert_eq!(backfill("18:16:40", "18:16:49").await, 10);
+    assert_eq!(covering().await, [of("18:16:50", "23:33:20", 18_991)]);
+    assert_eq!(backfill("20:00:00", "20:00:59").await, 60);
+    assert_eq!(covering().await, [of("18:16:50", "20:00:00", 6_190), of("20:01:00", "23:33:20", 12_741)]);
+    let now = world.get(&path).await;
+    assert_eq!((&now["skipped_count"], &now["missed_count"]), (&json!(20_000), &json!(0)));
+}

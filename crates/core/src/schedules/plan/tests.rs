@@ -1,5 +1,6 @@
 //! Plans of a schedule, one by one and in long random lives.
 
+mod covering;
 mod lives;
 
 use super::*;

@@ -16,7 +16,7 @@ use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
 use crate::columns::number_column;
-use crate::portable::schedules::replace;
+use crate::portable::schedules::{cut, replace};
 use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
 use crate::postgres::statements::Sql;
@@ -54,6 +54,9 @@ pub(crate) async fn advance(writer: &mut Writer, calls: &[LedAdvances]) -> Resul
         return Ok(vec![Some(advances.iter().map(|_| refused.clone()).collect())]);
     }
     let good: Vec<&Advance> = advances.iter().filter(|advance| locked.contains(&advance.id.uuid())).collect();
+    for advance in &good {
+        cut(&mut &writer.session, advance).await?;
+    }
     let recorded = record(&writer.session, &good).await?;
     free_keys(&writer.session, &good, &recorded).await?;
     unwatch(&writer.session, &good).await?;

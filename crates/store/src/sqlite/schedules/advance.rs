@@ -47,6 +47,7 @@ fn write_one(session: &mut Session<'_>, mut advance: Advance) -> Result<Advanced
             Replaced::NameTaken => return Ok(Advanced::NameTaken),
         }
     }
+    ready(portable::cut(session, &advance))?;
     for record in std::mem::take(&mut advance.records) {
         if put(session, &advance, &record)? {
             advance.records.push(record);

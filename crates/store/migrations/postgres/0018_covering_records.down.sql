@@ -1,0 +1,1 @@
+DROP INDEX occurrences_covering;
