@@ -67,6 +67,19 @@ impl World {
     }
 
     pub fn with(config: ApiConfig, probes: Probes) -> Self {
+        Self::with_clock(config, probes, |clock| clock)
+    }
+
+    /// Requests read a clock that moves on by a millisecond each time.
+    pub fn ticking() -> Self {
+        Self::with_clock(ApiConfig::default(), Probes::default(), |clock| Arc::new(TickingClock(clock)))
+    }
+
+    fn with_clock(
+        config: ApiConfig,
+        probes: Probes,
+        of_requests: impl FnOnce(Arc<ManualClock>) -> Arc<dyn Clock>,
+    ) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let directory = TempDir::new().unwrap();
         let sqlite = SqliteStore::open(directory.path(), clock.clone(), NODE, Options::default());
@@ -90,7 +103,7 @@ impl World {
             schedules: sqlite.clone(),
             polls,
             settler: LeaseSettler::new(store.clone(), clock.clone(), NODE),
-            clock: clock.clone(),
+            clock: of_requests(clock.clone()),
             node: NODE,
             config,
             operations: Arc::new(operations),
@@ -150,6 +163,16 @@ impl World {
     pub async fn report(&self, lease: &Lease, verb: &str, fields: Value) -> Answer {
         let body = merged(json!({"token": lease.token}), fields);
         self.send("POST", &format!("/v1/tasks/{}/{verb}", lease.id), Some(body)).await
+    }
+}
+
+/// A clock that moves on whenever it is read.
+struct TickingClock(Arc<ManualClock>);
+
+impl Clock for TickingClock {
+    fn now(&self) -> Timestamp {
+        self.0.advance_millis(1);
+        self.0.now()
     }
 }
 

@@ -7,7 +7,6 @@ use punctual_client as wire;
 use punctual_core::ids::ScheduleId;
 use punctual_core::schedules::plan;
 use punctual_core::schedules::{Progress, Schedule, ScheduleInserted, SchedulePause};
-use punctual_submission::CheckedSchedule;
 
 use super::request::{answer, name_taken, validator};
 use crate::answer;
@@ -35,19 +34,20 @@ pub async fn create_schedule(
     Tenant(tenant): Tenant,
     JsonBody(new): JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    let checked = validator(&api, &tenant, None).check(new)?;
-    let name = checked.name.clone();
-    match insert(&api, &tenant, checked).await? {
+    let name = new.name.clone().unwrap_or_default();
+    match insert(&api, &tenant, new).await? {
         Some(schedule) => created(&schedule),
         None => Err(name_taken(&name)),
     }
 }
 
 /// Stores a schedule; none if another one has its name.
-pub async fn insert(api: &Api, tenant: &str, checked: CheckedSchedule) -> Result<Option<Schedule>, Problem> {
+pub async fn insert(api: &Api, tenant: &str, new: wire::NewSchedule) -> Result<Option<Schedule>, Problem> {
     let validator = validator(api, tenant, None);
+    let checked = validator.check(new)?;
     validator.check_instants(&checked.definition.spec)?;
-    let now = validator.now;
+    // The time that an interval counts from.
+    let now = validator.created_at;
     let next_run_at = plan::first(&checked.definition.spec, 0, now);
     let mut schedule = Schedule {
         id: ScheduleId::new(),

@@ -1,3 +1,4 @@
+use punctual_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::testing::{World, merged};
@@ -83,6 +84,18 @@ async fn an_edit_that_changes_nothing_decides_nothing() {
     world.clock.advance_millis(3_500);
     let same = ask(&world, "PATCH", &path, json!({"cron": "* * * * * *", "paused": false})).await;
     assert_eq!((&same["version"], &same["run_count"]), (&json!(1), &json!(0)));
+}
+
+#[tokio::test]
+async fn an_interval_begins_when_its_schedule_does() {
+    let world = World::ticking();
+    let body = json!({"interval_seconds": 60, "task": {"type": "t"}});
+    let posted = world.send("POST", "/v1/schedules", Some(merged(body.clone(), json!({"name": "a"})))).await;
+    let put = world.send("PUT", "/v1/schedules/by-name/b", Some(body)).await;
+    for made in [posted.expect(201), put.expect(201)] {
+        let millis = |field: &str| Timestamp::parse(made[field].as_str().unwrap()).unwrap().as_millis();
+        assert_eq!(millis("next_run_at") - millis("created_at"), 60_000, "{made}");
+    }
 }
 
 #[tokio::test]
