@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use punctual_client::problem::FieldError;
+use punctual_core::time::Timestamp;
 use url::form_urlencoded;
 use utoipa::IntoParams;
 
@@ -78,6 +79,16 @@ impl Query {
                 None
             }
         }
+    }
+
+    /// Takes an instant, if it is given.
+    pub fn instant(&mut self, name: &str) -> Option<Timestamp> {
+        // An unescaped plus sign becomes a blank: the commonest mistake with a time in a query.
+        self.read(name, |text| {
+            Timestamp::parse(text).map_err(|fault| {
+                if text.contains(' ') { format!("{fault} (write + as %2B in a query)") } else { fault.to_string() }
+            })
+        })
     }
 
     /// Takes a whole number in `range`, if it is given.

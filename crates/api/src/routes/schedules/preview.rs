@@ -24,13 +24,15 @@ const COUNT_MAX: usize = 1_000;
 
 /// Shows when a schedule will run.
 ///
-/// The next instants from now on, as far as `ends_at` and `max_runs` allow; whether it is paused
-/// does not matter.
+/// The instants after now, or from `from` on, as far as `ends_at` and `max_runs` allow; whether it
+/// is paused does not matter. `from` may be in the past: `max_runs` counts from now on, and the
+/// instants before that are shown as the schedule has them now.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/preview", tag = "schedules", operation_id = "preview_schedule",
     params(
         ("id" = String, Path, description = "The schedule's id"),
         ("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000),
+        ("from" = Option<String>, Query, description = "The earliest instant; those after now if absent"),
     ),
     responses(
         (status = 200, description = "The next instants", body = wire::UpcomingRunPage),
@@ -38,11 +40,11 @@ const COUNT_MAX: usize = 1_000;
     ),
 )]
 pub async fn preview_schedule(request: ScheduleRequest, query: Query) -> Result<Response, Problem> {
-    let count = count(query)?;
+    let wanted = Wanted::read(query)?;
     let ScheduleSnapshot { schedule, buffered, .. } = request.snapshot().await?;
     let spec = &schedule.definition.spec;
     let left = spec.runs_left(schedule.progress.run_count, reserved(&buffered));
-    Ok(upcoming(spec, left, request.api.clock.now(), count))
+    Ok(wanted.answer(spec, left, request.api.clock.now()))
 }
 
 /// Shows when a schedule would run, without creating it.
@@ -50,7 +52,10 @@ pub async fn preview_schedule(request: ScheduleRequest, query: Query) -> Result<
 /// The body is that of a new schedule; `name` and `task` may be left out. The same rules apply.
 #[utoipa::path(
     post, path = "/v1/schedules/preview", tag = "schedules", operation_id = "preview_new_schedule",
-    params(("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000)),
+    params(
+        ("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000),
+        ("from" = Option<String>, Query, description = "The earliest instant; those after now if absent"),
+    ),
     request_body = wire::NewSchedule,
     responses(
         (status = 200, description = "The next instants", body = wire::UpcomingRunPage),
@@ -63,24 +68,41 @@ pub async fn preview_new_schedule(
     query: Query,
     JsonBody(new): JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    let count = count(query)?;
+    let wanted = Wanted::read(query)?;
     let validator = validator(&api, &tenant, None);
     let spec = validator.check_preview(&new)?;
     validator.check_instants(&spec)?;
-    Ok(upcoming(&spec, spec.runs_left(0, 0), validator.now, count))
+    Ok(wanted.answer(&spec, spec.runs_left(0, 0), validator.now))
 }
 
-fn count(mut query: Query) -> Result<usize, Problem> {
-    let count = query.number("count", 1..=COUNT_MAX).unwrap_or(COUNT_DEFAULT);
-    query.finish()?;
-    Ok(count)
+/// Which instants a preview shows.
+struct Wanted {
+    count: usize,
+    /// The earliest; those after now if none.
+    from: Option<Timestamp>,
 }
 
-fn upcoming(spec: &Spec, left: u64, now: Timestamp, count: usize) -> Response {
-    let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
-    let zone = &spec.timing.rules.zone;
-    let instants = std::iter::successors(spec.timing.next_after(now), |at| spec.timing.next_after(*at));
-    let items: Vec<UpcomingRun> =
-        instants.take(count).map(|run_at| UpcomingRun { run_at, local: zone.local(run_at) }).collect();
-    json(StatusCode::OK, &Page { items, next_cursor: None })
+impl Wanted {
+    fn read(mut query: Query) -> Result<Self, Problem> {
+        let count = query.number("count", 1..=COUNT_MAX).unwrap_or(COUNT_DEFAULT);
+        let from = query.instant("from");
+        query.finish()?;
+        Ok(Self { count, from })
+    }
+
+    /// The instants of a schedule that may fire `left` more times after `now`.
+    fn answer(&self, spec: &Spec, left: u64, now: Timestamp) -> Response {
+        let (timing, zone) = (&spec.timing, &spec.timing.rules.zone);
+        let after = self.from.map_or(now, |from| from.plus_millis(-1));
+        let left = left.saturating_sub(timing.count_between(now.plus_millis(1), after));
+        let past = timing.iter_between(after.plus_millis(1), now);
+        let to_come = std::iter::successors(timing.next_after(after.max(now)), |at| timing.next_after(*at))
+            .take(usize::try_from(left).unwrap_or(usize::MAX));
+        let items: Vec<UpcomingRun> = past
+            .chain(to_come)
+            .take(self.count)
+            .map(|run_at| UpcomingRun { run_at, local: zone.local(run_at) })
+            .collect();
+        json(StatusCode::OK, &Page { items, next_cursor: None })
+    }
 }

@@ -95,7 +95,29 @@ async fn an_interval_begins_when_its_schedule_does() {
     for made in [posted.expect(201), put.expect(201)] {
         let millis = |field: &str| Timestamp::parse(made[field].as_str().unwrap()).unwrap().as_millis();
         assert_eq!(millis("next_run_at") - millis("created_at"), 60_000, "{made}");
+        let id = made["schedule_id"].as_str().unwrap();
+        let path = format!("/v1/schedules/{id}/preview?count=1&from=2020-01-01T00:00:00Z");
+        assert_eq!(world.get(&path).await["items"][0]["run_at"], made["created_at"], "nothing before it");
     }
+}
+
+#[tokio::test]
+async fn a_preview_begins_where_it_is_asked_to() {
+    let world = World::new();
+    let minutely = json!({"cron": "* * * * *", "max_runs": 3});
+    let shown = async |query: &str| {
+        let path = format!("/v1/schedules/preview?{query}");
+        let page = world.send("POST", &path, Some(minutely.clone())).await.expect(200);
+        let items = page["items"].as_array().unwrap();
+        items.iter().map(|item| item["run_at"].as_str().unwrap()[11..16].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown("").await, ["18:01", "18:02", "18:03"], "now it is 18:00");
+    assert_eq!(shown("from=2026-05-22T17:59:00Z").await, ["17:59", "18:00", "18:01", "18:02", "18:03"]);
+    assert_eq!(shown("from=2026-05-22T17:58:00.0000000001Z&count=2").await, ["17:59", "18:00"]);
+    assert_eq!(shown("from=2026-05-22T18:02:30Z").await, ["18:03"], "the runs before it are used up");
+    assert_eq!(shown("from=2026-05-22T18:03:30Z").await, [""; 0]);
+    let refused = world.send("POST", "/v1/schedules/preview?from=soon", Some(minutely.clone())).await;
+    assert_eq!(refused.pointers(), ["?from"]);
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ use punctual_client as wire;
 use punctual_core::state::State as TaskState;
 use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page, StoreError};
 use punctual_core::task::Task;
-use punctual_core::time::Timestamp;
 use punctual_submission::fields::{NAME_RULE, is_name, label_fault};
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -146,10 +145,10 @@ fn read_filter(query: &mut Query) -> Filter {
         queue: query.read("queue", name),
         schedule_id: query.read("schedule_id", |text| text.parse().map_err(|fault| format!("{fault}"))),
         priority_min: query.read("priority_min", priority),
-        created_after: query.read("created_after", instant),
-        created_before: query.read("created_before", instant),
-        execute_after: query.read("execute_after", instant),
-        execute_before: query.read("execute_before", instant),
+        created_after: query.instant("created_after"),
+        created_before: query.instant("created_before"),
+        execute_after: query.instant("execute_after"),
+        execute_before: query.instant("execute_before"),
         by_execute_at: query.read("order", order).unwrap_or(false),
         ..Filter::default()
     };
@@ -171,13 +170,6 @@ fn name(text: &str) -> Result<String, String> {
 fn priority(text: &str) -> Result<u8, String> {
     let priority = text.parse().map_or_else(|_| wire::Priority::Name(text.to_owned()), wire::Priority::Number);
     priority.level().ok_or_else(|| "must be a whole number from 0 to 9, or low, normal or high".to_owned())
-}
-
-fn instant(text: &str) -> Result<Timestamp, String> {
-    // An unescaped plus sign becomes a blank: the commonest mistake with a time in a query.
-    Timestamp::parse(text).map_err(|fault| {
-        if text.contains(' ') { format!("{fault} (write + as %2B in a query)") } else { fault.to_string() }
-    })
 }
 
 fn order(text: &str) -> Result<bool, String> {
