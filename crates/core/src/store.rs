@@ -10,6 +10,8 @@
 //!   give [`Inserted::Replayed`] with the first task. In another tenant they give another task.
 //! - `insert_refuses_a_key_with_another_body`: the same key with another fingerprint gives
 //!   [`Inserted::KeyReused`], and nothing is stored.
+//! - `insert_knows_the_digests_of_earlier_builds`: a key whose stored digest is the `earlier` one of a
+//!   submission gives the first task again.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
 //! - `claim_takes_what_is_due_in_order`: by due instant, then in order of submission. Lanes are
 //!   visited in the order given, and no limit is exceeded.

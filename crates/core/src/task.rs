@@ -80,6 +80,20 @@ pub struct Idempotency {
     pub key: String,
     /// A digest of what was submitted under it.
     pub fingerprint: [u8; 32],
+    /// The digest that earlier builds stored for the same submission, if it was another.
+    pub earlier: Option<[u8; 32]>,
+}
+
+impl Idempotency {
+    /// A key, and the only digest that was ever stored with such a submission.
+    pub fn new(key: impl Into<String>, fingerprint: [u8; 32]) -> Self {
+        Self { key: key.into(), fingerprint, earlier: None }
+    }
+
+    /// Whether the submission that was stored with this digest was the same.
+    pub fn is_repeat_of(&self, stored: &[u8]) -> bool {
+        stored == self.fingerprint || self.earlier.is_some_and(|earlier| stored == earlier)
+    }
 }
 
 /// What was submitted, apart from its time and its lane.

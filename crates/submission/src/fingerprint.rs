@@ -1,19 +1,22 @@
 //! The digest that identifies a repeated submission.
 //!
-//! It covers the meaning and not the bytes: blanks, the order of keys and defaults that are written
-//! out make no difference. A delay stays a delay, or no retry of a request would ever match.
-//! Numbers in the payload count as they are written: two of them may differ where doubles do not.
+//! It covers the meaning and not the bytes: blanks, the order of keys and defaults that every node
+//! has make no difference. A delay stays a delay, or no retry of a request would ever match. A
+//! default that a node or a queue may set otherwise is no part of it: a repeat on another node, or
+//! after a restart, is the same submission. Numbers in the payload count as they are written: two of
+//! them may differ where doubles do not.
 //!
-//! Invariant: the digest of a submission never changes, since keys of earlier versions are stored.
+//! Invariant: the digest of a submission never changes without the earlier one being accepted, since
+//! keys of earlier builds are stored, for `retention.idempotency_days`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use punctual_client::Dependency;
+use punctual_client::{Dependency, RetryPolicyFields};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneKey;
-use punctual_core::retry::RetryPolicy;
-use punctual_core::task::{Body, OnDependencyFailure};
+use punctual_core::retry::{Backoff, Jitter};
+use punctual_core::task::{Body, Idempotency, OnDependencyFailure};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -30,12 +33,15 @@ pub struct Meaning<'a> {
     pub expires_at: Option<Timestamp>,
     /// Its dependencies as they were sent: a task of a batch gets another id each time.
     pub depends_on: &'a [Dependency],
-    /// The rest.
+    /// The retry fields that were given.
+    pub retry_policy: Option<&'a RetryPolicyFields>,
+    /// Whether a timeout was given.
+    pub has_timeout: bool,
+    /// The rest, with the defaults of this node.
     pub body: &'a Body,
 }
 
-/// The digested fields. Their order is fixed: digests of earlier versions are compared with new
-/// ones.
+/// The digested fields. Their order is fixed: digests of earlier builds are compared with new ones.
 #[derive(Serialize)]
 struct Digested<'a> {
     kind: &'a str,
@@ -45,8 +51,10 @@ struct Digested<'a> {
     expires_at: Option<Timestamp>,
     callback_url: Option<&'a str>,
     callback_headers: BTreeMap<String, &'a str>,
-    retry_policy: RetryPolicy,
-    timeout_millis: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_policy: Option<DigestedPolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_millis: Option<u64>,
     metadata: &'a BTreeMap<String, String>,
     // Fields that were added later are left out when absent, so that older digests still match.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,9 +65,60 @@ struct Digested<'a> {
     on_dependency_failure: Option<&'static str>,
 }
 
+/// The fields of a retry policy.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+struct DigestedPolicy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_retries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff: Option<Backoff>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff_millis: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_backoff_millis: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jitter: Option<Jitter>,
+}
+
 impl Meaning<'_> {
-    /// The digest.
-    pub fn fingerprint(&self) -> [u8; 32] {
+    /// How a repeat of the submission under this key is recognised.
+    pub fn under(&self, key: String) -> Idempotency {
+        let mut payload = Vec::new();
+        canonical(&self.body.payload, &mut payload);
+        let (given, timeout_millis) = (self.given_policy(), self.has_timeout.then_some(self.body.timeout_millis));
+        let fingerprint = self.digest(given, timeout_millis, &payload);
+        // Earlier builds digested the defaults of the node that took the submission.
+        let (whole, timeout_millis) = (Some(self.whole_policy()), Some(self.body.timeout_millis));
+        let is_whole = given == whole && self.has_timeout;
+        let earlier = (!is_whole).then(|| self.digest(whole, timeout_millis, &payload));
+        Idempotency { key, fingerprint, earlier }
+    }
+
+    fn whole_policy(&self) -> DigestedPolicy {
+        let policy = self.body.retry_policy;
+        DigestedPolicy {
+            max_retries: Some(policy.max_retries),
+            backoff: Some(policy.backoff),
+            backoff_millis: Some(policy.backoff_millis),
+            max_backoff_millis: Some(policy.max_backoff_millis),
+            jitter: Some(policy.jitter),
+        }
+    }
+
+    /// The fields that were given; none if there is none.
+    fn given_policy(&self) -> Option<DigestedPolicy> {
+        let given = self.retry_policy.filter(|given| **given != RetryPolicyFields::default())?;
+        let whole = self.whole_policy();
+        Some(DigestedPolicy {
+            max_retries: whole.max_retries.filter(|_| given.max_retries.is_some()),
+            backoff: whole.backoff.filter(|_| given.backoff.is_some()),
+            backoff_millis: whole.backoff_millis.filter(|_| given.backoff_seconds.is_some()),
+            max_backoff_millis: whole.max_backoff_millis.filter(|_| given.max_backoff_seconds.is_some()),
+            jitter: whole.jitter.filter(|_| given.jitter.is_some()),
+        })
+    }
+
+    fn digest(&self, retry_policy: Option<DigestedPolicy>, timeout_millis: Option<u64>, payload: &[u8]) -> [u8; 32] {
         let callback = self.body.callback.as_ref();
         let (on_failure, usual) = (self.body.dependencies.on_failure, OnDependencyFailure::default());
         let headers = callback.into_iter().flat_map(|callback| &callback.headers);
@@ -71,8 +130,8 @@ impl Meaning<'_> {
             expires_at: self.expires_at,
             callback_url: callback.map(|callback| callback.url.as_str()),
             callback_headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect(),
-            retry_policy: self.body.retry_policy,
-            timeout_millis: self.body.timeout_millis,
+            retry_policy,
+            timeout_millis,
             metadata: &self.body.metadata,
             ordering_key: self.body.ordering_key.as_deref(),
             depends_on: self.depends_on,
@@ -80,7 +139,7 @@ impl Meaning<'_> {
         };
         let mut bytes = serde_json::to_vec(&digested).expect("invariant: only texts, numbers and maps of texts");
         bytes.push(b'\n');
-        canonical(&self.body.payload, &mut bytes);
+        bytes.extend_from_slice(payload);
         Sha256::digest(&bytes).into()
     }
 }

@@ -8,7 +8,7 @@ use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::lane::LaneKey;
 use punctual_core::state::{By, State};
-use punctual_core::task::{Body, Dependencies, Idempotency, NewTask};
+use punctual_core::task::{Body, Dependencies, NewTask};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, Trail};
 
@@ -94,10 +94,16 @@ impl<'a> TaskValidator<'a> {
             ordering_key,
             dependencies,
         };
-        let idempotency = key.map(|key| Idempotency {
-            key,
-            fingerprint: Meaning { lane: &lane, when, expires_at, depends_on: &depends_on, body: &body }.fingerprint(),
-        });
+        let meaning = Meaning {
+            lane: &lane,
+            when,
+            expires_at,
+            depends_on: &depends_on,
+            retry_policy: new.retry_policy.as_ref(),
+            has_timeout: new.timeout_seconds.is_some(),
+            body: &body,
+        };
+        let idempotency = key.map(|key| meaning.under(key));
         // A task that passed has a time to run; otherwise it would only expire.
         debug_assert!(expires_at.is_none_or(|expires_at| expires_at > execute_at), "it can run before it expires");
         let task = NewTask {

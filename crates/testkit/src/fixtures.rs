@@ -133,7 +133,7 @@ impl TaskBuilder {
 
     /// Its idempotency key; `content` stands for the submitted content.
     pub fn key(mut self, key: &str, content: u8) -> Self {
-        self.idempotency = Some(Idempotency { key: key.into(), fingerprint: [content; 32] });
+        self.idempotency = Some(Idempotency::new(key, [content; 32]));
         self.body.idempotency_key = Some(key.into());
         self
     }

@@ -112,6 +112,7 @@ macro_rules! store_conformance {
             insert_is_durable_before_it_returns,
             insert_gives_the_first_task_again,
             insert_refuses_a_key_with_another_body,
+            insert_knows_the_digests_of_earlier_builds,
             insert_handles_a_key_twice_in_one_batch,
             claim_takes_what_is_due_in_order,
             claim_takes_nothing_early,

@@ -256,7 +256,7 @@ pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Re
         let (id, fingerprint) =
             owner.ok_or_else(|| Fault::Vanished(format!("the idempotency key of {} was freed meanwhile", first.id)))?;
         for (nth, place) in places.iter().enumerate() {
-            let same = tasks[*place].idempotency.as_ref().is_some_and(|own| own.fingerprint[..] == fingerprint[..]);
+            let same = tasks[*place].idempotency.as_ref().is_some_and(|own| own.is_repeat_of(&fingerprint));
             if nth > 0 || !made.contains(&first.id.uuid()) {
                 verdicts[*place] = if same { SubmissionVerdict::Replay(id) } else { SubmissionVerdict::KeyReused(id) };
             }

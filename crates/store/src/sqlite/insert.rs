@@ -114,7 +114,7 @@ fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<
     let (id, fingerprint) = first.ok_or_else(|| {
         Fault::Corrupt(format!("the idempotency key of {} could neither be taken nor be read", task.id))
     })?;
-    Ok(Some((TaskId::from_uuid(Uuid::from_bytes(id)), fingerprint == idempotency.fingerprint)))
+    Ok(Some((TaskId::from_uuid(Uuid::from_bytes(id)), idempotency.is_repeat_of(&fingerprint))))
 }
 
 /// The task that was submitted before.

@@ -3,6 +3,7 @@ use punctual_core::lane::Route;
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::ErrorCode;
@@ -267,8 +268,41 @@ fn fingerprint(text: &str) -> [u8; 32] {
 #[test]
 fn a_fingerprint_is_of_the_meaning() {
     let one = r#"{"type":"t","payload":{"a":1,"b":[true,{"y":2,"x":"é"}]},"priority":"normal","delay_seconds":30}"#;
-    let same = r#" {"delay_seconds":30.0, "payload":{ "b":[true,{"x":"\u00e9","y":2}],"a":1 },"queue":"default","retry_policy":{"max_retries":3},"type":"t"} "#;
+    let same = r#" {"delay_seconds":30.0, "payload":{ "b":[true,{"x":"\u00e9","y":2}],"a":1 },"queue":"default","retry_policy":{},"type":"t"} "#;
     assert_eq!(fingerprint(one), fingerprint(same));
+}
+
+/// What another node, or the same node with other settings, makes of the same submission.
+#[test]
+fn the_defaults_of_a_node_are_no_part_of_a_fingerprint() {
+    let retry_policy = RetryPolicy { max_retries: 4, backoff_millis: 7, ..RetryPolicy::default() };
+    let others = SubmissionRules { retry_policy, timeout_millis: 5, ..SubmissionRules::default() };
+    for text in [
+        r#"{"type":"t"}"#,
+        r#"{"type":"t","retry_policy":{"backoff_seconds":9},"timeout_seconds":1}"#,
+        r#"{"type":"t","retry_policy":{"max_retries":3}}"#,
+    ] {
+        let [one, other] =
+            [&SubmissionRules::default(), &others].map(|rules| submit_text(text, Some("k"), rules).unwrap());
+        assert_eq!(key_of(&one), key_of(&other), "{text}");
+    }
+    assert_ne!(fingerprint(r#"{"type":"t"}"#), fingerprint(r#"{"type":"t","retry_policy":{"max_retries":3}}"#));
+}
+
+/// Those builds filled in the defaults.
+#[test]
+fn the_digest_of_earlier_builds_is_known() {
+    let idempotency = |text| submit_text(text, Some("k"), &SubmissionRules::default()).unwrap().idempotency.unwrap();
+    let plain = idempotency(r#"{"type":"t","payload":{"b":1,"a":"x"},"queue":"q"}"#);
+    let stored = r#"{"kind":"t","queue":"q","priority":5,"when":"now","expires_at":null,"callback_url":null,"callback_headers":{},"retry_policy":{"max_retries":3,"backoff":"exponential","backoff_millis":30000,"max_backoff_millis":3600000,"jitter":"full"},"timeout_millis":300000,"metadata":{}}
+{"a":"x","b":1,}"#;
+    assert!(plain.is_repeat_of(&Sha256::digest(stored)) && plain.fingerprint[..] != Sha256::digest(stored)[..]);
+    let whole = idempotency(
+        r#"{"type":"t","timeout_seconds":1,"retry_policy":{"max_retries":1,"backoff":"fixed","backoff_seconds":1,"max_backoff_seconds":2,"jitter":"none"}}"#,
+    );
+    let stored = r#"{"kind":"t","queue":"default","priority":5,"when":"now","expires_at":null,"callback_url":null,"callback_headers":{},"retry_policy":{"max_retries":1,"backoff":"fixed","backoff_millis":1000,"max_backoff_millis":2000,"jitter":"none"},"timeout_millis":1000,"metadata":{}}
+null"#;
+    assert_eq!((&whole.fingerprint[..], whole.earlier), (&Sha256::digest(stored)[..], None), "nothing was filled in");
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub async fn an_advance_whose_task_is_refused_leaves_nothing(factory: &dyn Store
     };
     let advances = vec![skips(before), fires.clone(), skips(behind)];
     let by_hand = of_schedule(was, at(7));
-    let idempotency = Idempotency { key: "k".to_owned(), fingerprint: [7; 32] };
+    let idempotency = Idempotency::new("k", [7; 32]);
     let asks = |revision| Advance {
         revision,
         trigger: Some(KeyedTrigger {

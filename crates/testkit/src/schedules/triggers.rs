@@ -18,7 +18,7 @@ use crate::store::{StoreFactory, StoreFixture, all_of};
 const DIGEST: [u8; 32] = [7; 32];
 
 fn keyed(key: &str, instant: Timestamp, task: TaskId) -> KeyedTrigger {
-    let idempotency = Idempotency { key: key.to_owned(), fingerprint: DIGEST };
+    let idempotency = Idempotency::new(key, DIGEST);
     KeyedTrigger { tenant: TENANT.to_owned(), idempotency, instant, task }
 }
 

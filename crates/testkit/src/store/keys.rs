@@ -6,7 +6,7 @@ use std::sync::Arc;
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::store::Inserted;
-use punctual_core::task::NewTask;
+use punctual_core::task::{Idempotency, NewTask};
 use tokio::task::JoinSet;
 
 use super::{StoreFactory, StoreFixture, all_of, assert_same, complete, created, replayed};
@@ -69,6 +69,29 @@ pub async fn insert_refuses_a_key_with_another_body(factory: &dyn StoreFactory) 
         "the key was forgotten when the task finished"
     );
     assert_same(&replayed(fixture.submit(task().key("order-1", 1).build()).await), &fixture.get(&first).await);
+}
+
+/// Also after the task has finished, and beside tasks of the same call; a digest that was never
+/// stored is another content.
+pub async fn insert_knows_the_digests_of_earlier_builds(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let digested = |key: &str, now: u8, earlier: u8| {
+        let mut new = task().key(key, now).build();
+        new.idempotency = new.idempotency.map(|of| Idempotency { earlier: Some([earlier; 32]), ..of });
+        new
+    };
+    let stored_before = created(fixture.submit(task().key("old", 1).build()).await);
+    assert_same(&replayed(fixture.submit(digested("old", 2, 1)).await), &stored_before);
+    let stored_since = created(fixture.submit(digested("new", 2, 1)).await);
+    assert_same(&replayed(fixture.submit(digested("new", 2, 1)).await), &stored_since);
+    for other in [digested("old", 2, 3), task().key("old", 2).build(), digested("new", 3, 1)] {
+        assert!(matches!(fixture.submit(other).await, Inserted::KeyReused(_)));
+    }
+    let answers =
+        fixture.store.insert(vec![digested("more", 5, 4), digested("old", 6, 1), digested("more", 7, 5)]).await;
+    let [more, old, again] = answers.unwrap().try_into().unwrap();
+    assert_same(&replayed(old), &stored_before);
+    assert_same(&replayed(again), &created(more));
 }
 
 /// Within a batch the first of a key creates, the second is its replay or is refused; the others

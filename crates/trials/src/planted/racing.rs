@@ -71,7 +71,7 @@ impl Mischief for KeyUnlocked {
                 None => None,
             };
             match (known, first) {
-                (Some((_, fingerprint)), Some(first)) if fingerprint == wanted.fingerprint => {
+                (Some((_, fingerprint)), Some(first)) if wanted.is_repeat_of(&fingerprint) => {
                     answers.push(Inserted::Replayed(first));
                 }
                 (Some((id, _)), _) => answers.push(Inserted::KeyReused(id)),

@@ -50,7 +50,7 @@ pub async fn trigger_schedule(
     MaybeJsonBody(wire::TriggerSchedule {}): MaybeJsonBody<wire::TriggerSchedule>,
 ) -> Result<Response, Problem> {
     let (api, condition) = (&request.api, &condition);
-    let key = &key.map(|key| Idempotency { key, fingerprint: fingerprint(request.id) });
+    let key = &key.map(|key| Idempotency::new(key, fingerprint(request.id)));
     let attempt = async |snapshot: ScheduleSnapshot, now| {
         // Before any task is ended for it: the live task may be the one created under this key.
         if let Some(before) = replayed(api, &snapshot, key.as_ref()).await? {

@@ -60,10 +60,9 @@ fn validate(enqueued: &EnqueuedTask) -> Result<NewTask, String> {
         "panic" => panic!("a row of type panic"),
         _ => {
             let mut new = task().tenant(&enqueued.tenant).kind(kind).build();
-            new.idempotency = submission["idempotency_key"].as_str().map(|key| Idempotency {
-                key: key.to_owned(),
-                fingerprint: Sha256::digest(&enqueued.submission).into(),
-            });
+            new.idempotency = submission["idempotency_key"]
+                .as_str()
+                .map(|key| Idempotency::new(key, Sha256::digest(&enqueued.submission).into()));
             Ok(NewTask { id: enqueued.id, ..new })
         }
     }
