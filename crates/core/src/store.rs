@@ -65,6 +65,7 @@
 //! - `overdue_finds_lost_holds_and_expired_tasks`: holds past their expiry, holds of dead nodes,
 //!   waiting tasks past `expires_at`.
 //! - `counts_by_lane_and_state` equals what `list` would count.
+//! - `live_counts_are_the_sum_of_all_lanes`: of all tenants.
 //!
 //! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
@@ -81,6 +82,7 @@ use crate::ids::{NodeId, ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::{Lane, LaneId};
 use crate::partitions::Partition;
+use crate::queues::LiveCounts;
 use crate::state::{Change, State};
 use crate::task::{Hold, NewTask, Task};
 use crate::time::Timestamp;
@@ -368,6 +370,9 @@ pub trait Store: Send + Sync {
 
     /// Counts live tasks by lane and state.
     async fn counts(&self) -> Result<Vec<Count>, StoreError>;
+
+    /// Counts live tasks by state. It costs the same however many there are, and however many lanes.
+    async fn live_counts(&self) -> Result<LiveCounts, StoreError>;
 
     /// Counts the tasks in quarantine, up to ten thousand.
     async fn quarantined(&self) -> Result<u64, StoreError>;

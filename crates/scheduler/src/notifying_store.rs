@@ -82,7 +82,7 @@ impl Store for NotifyingStore {
         Ok(applied)
     }
 
-    forward_store!(tasks: claim, start, extend, get, list, heads, overdue, counts, quarantined, check, close);
+    forward_store!(tasks: claim, start, extend, get, list, heads, overdue, counts, live_counts, quarantined, check, close);
 }
 
 #[async_trait]

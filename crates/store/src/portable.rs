@@ -151,6 +151,7 @@ portable_statements! {
     LeaseGet,
     LeaseRelease,
     LeaseRenew,
+    LiveCounts,
     NodeBury,
     NodeList,
     NodeSaw,

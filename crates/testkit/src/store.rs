@@ -144,6 +144,7 @@ macro_rules! store_conformance {
             heads_pages_every_lane_due_before,
             overdue_finds_lost_holds_and_expired_tasks,
             counts_by_lane_and_state,
+            live_counts_are_the_sum_of_all_lanes,
 
             insert_answers_what_was_submitted,
             insert_takes_ten_thousand_in_order,

@@ -2,13 +2,15 @@
 //! clock during its calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
+use punctual_core::queues::LiveCounts;
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
@@ -23,6 +25,8 @@ pub(crate) struct FailingStore {
     pub extended: AtomicUsize,
     pub checked: AtomicUsize,
     pub counted: AtomicUsize,
+    /// How long it takes to count the live tasks.
+    pub count_millis: AtomicU64,
 }
 
 impl FailingStore {
@@ -33,6 +37,7 @@ impl FailingStore {
             extended: AtomicUsize::new(0),
             checked: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
+            count_millis: AtomicU64::new(0),
         }
     }
 
@@ -98,8 +103,12 @@ impl Store for FailingStore {
         self.working()?.store.overdue(dead, limit).await
     }
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
-        self.counted.fetch_add(1, Ordering::SeqCst);
         self.working()?.store.counts().await
+    }
+    async fn live_counts(&self) -> Result<LiveCounts, StoreError> {
+        self.counted.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(self.count_millis.load(Ordering::SeqCst))).await;
+        self.working()?.store.live_counts().await
     }
     async fn quarantined(&self) -> Result<u64, StoreError> {
         self.working()?.store.quarantined().await

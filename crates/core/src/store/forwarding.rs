@@ -8,8 +8,8 @@
 /// #[async_trait]
 /// impl Store for Wrapper {
 ///     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> { … }
-///     forward_store!(inner: claim, start, apply, apply_as, extend, get, list, heads, overdue, counts, quarantined,
-///         check, close);
+///     forward_store!(inner: claim, start, apply, apply_as, extend, get, list, heads, overdue, counts, live_counts,
+///         quarantined, check, close);
 /// }
 /// ```
 #[macro_export]
@@ -52,6 +52,7 @@ macro_rules! forward_store {
             -> Vec<$crate::task::Task>);
     };
     (@counts $inner:ident) => { $crate::forward_store!(=> $inner.counts() -> Vec<$crate::store::Count>); };
+    (@live_counts $inner:ident) => { $crate::forward_store!(=> $inner.live_counts() -> $crate::queues::LiveCounts); };
     (@quarantined $inner:ident) => { $crate::forward_store!(=> $inner.quarantined() -> u64); };
     (@check $inner:ident) => { $crate::forward_store!(=> $inner.check() -> ()); };
     (@close $inner:ident) => { $crate::forward_store!(=> $inner.close() -> ()); };

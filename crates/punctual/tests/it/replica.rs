@@ -116,8 +116,12 @@ async fn lists_come_from_the_standby() {
     caller.until(&pushed, "COMPLETED").await;
     assert_eq!(sink.all_hits().len(), 1);
     assert_eq!(caller.list_ids("").await, [first.as_str()], "the standby has not seen them");
-    let metrics = caller.api.get("/metrics").await.text().to_owned();
-    assert!(metrics.lines().any(|line| line == "punctual_tasks{state=\"PENDING\"} 1"), "{metrics}");
+    eventually("the metrics show the counts of the standby", SOON, async || {
+        let metrics = caller.api.get("/metrics").await.text().to_owned();
+        let is_shown = metrics.lines().any(|line| line == "punctual_tasks{state=\"PENDING\"} 1");
+        is_shown.then_some(()).ok_or(metrics)
+    })
+    .await;
     replicated.until_lag(|lag| lag.is_some_and(|lag| lag > 0.5)).await;
 
     replicated.resume().await;

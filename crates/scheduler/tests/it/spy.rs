@@ -76,5 +76,5 @@ impl Store for Spy {
         answer
     }
 
-    forward_store!(inner: insert, start, apply, apply_as, extend, get, list, heads, overdue, counts, quarantined, check, close);
+    forward_store!(inner: insert, start, apply, apply_as, extend, get, list, heads, overdue, counts, live_counts, quarantined, check, close);
 }

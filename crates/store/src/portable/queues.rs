@@ -87,6 +87,15 @@ pub(crate) async fn changed_since<C: Connection>(
     Ok(rows.iter().map(|row| Ok(complaints.read(queue_row(row)?))).collect::<Result<_, Corrupt>>()?)
 }
 
+/// The live tasks of all queues together. The cost is the same however many there are.
+pub(crate) async fn live_counts<C: Connection>(connection: &mut C) -> Result<LiveCounts, C::Fault> {
+    let mut live = LiveCounts::default();
+    for row in connection.query(PortableSql::LiveCounts, &[]).await? {
+        queue_columns::add(&mut live, State::from_code(row.get::<i64>(0)?), row.get(1)?);
+    }
+    Ok(live)
+}
+
 /// The queues with these names and their live tasks, in this order.
 async fn with_counts<C: Connection>(
     connection: &mut C,

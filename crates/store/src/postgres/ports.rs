@@ -7,6 +7,7 @@ use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, PartitionShare};
+use punctual_core::queues::LiveCounts;
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -20,7 +21,7 @@ use super::cluster::notifier::partitions_are_free;
 use super::partitions::RoundResult;
 use super::{PostgresStore, get, list, overdue, partitions, quarantine, reads};
 use crate::portable::partitions::{self as portable_partitions, PartitionRound};
-use crate::portable::{leases, registry};
+use crate::portable::{leases, queues, registry};
 use crate::weights;
 use crate::write_queue::Weight;
 
@@ -106,6 +107,15 @@ impl Store for PostgresStore {
             return Ok(counts);
         }
         self.reads().call(async |session| reads::counts(session, self.lanes()).await).await
+    }
+
+    async fn live_counts(&self) -> Result<LiveCounts, StoreError> {
+        if let Some(standby) = self.standby()
+            && let Some(live) = standby.read(async |mut session, _| queues::live_counts(&mut session).await).await
+        {
+            return Ok(live);
+        }
+        self.reads().call(async |mut session| queues::live_counts(&mut session).await).await
     }
 
     async fn quarantined(&self) -> Result<u64, StoreError> {

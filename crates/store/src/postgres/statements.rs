@@ -56,6 +56,7 @@ statements! {
     InboxRefusedPrune => include_str!("../sql/postgres/inbox_refused_prune.sql"),
     InboxSettle => include_str!("../sql/postgres/inbox_settle.sql"),
     InboxWatch => include_str!("../sql/postgres/inbox_watch.sql"),
+    LiveCounts => include_str!("../sql/portable/live_counts.sql"),
     LaneFind => include_str!("../sql/postgres/lane_find.sql"),
     LaneFront => include_str!("../sql/postgres/lane_front.sql"),
     LaneGet => include_str!("../sql/postgres/lane_get.sql"),

@@ -5,6 +5,7 @@ use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, PartitionShare};
+use punctual_core::queues::LiveCounts;
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -17,7 +18,7 @@ use super::job_queue::WriteClass;
 use super::session::Session;
 use super::{SqliteStore, apply, counts, extend, get, heads, list, overdue, partitions, parts, quarantine, start};
 use crate::portable::partitions::{self as portable_partitions, PartitionRound};
-use crate::portable::{leases, ready, registry};
+use crate::portable::{leases, queues, ready, registry};
 use crate::weights;
 use crate::write_queue::Weight;
 
@@ -82,6 +83,10 @@ impl Store for SqliteStore {
 
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
         self.readers().call(counts::counts).await
+    }
+
+    async fn live_counts(&self) -> Result<LiveCounts, StoreError> {
+        self.readers().call(|session| ready(queues::live_counts(session))).await
     }
 
     async fn quarantined(&self) -> Result<u64, StoreError> {

@@ -42,8 +42,7 @@ impl QueueTally {
     /// The current job is done.
     pub(crate) fn keep(&mut self) {
         for (tenant, queue, changes) in self.job.drain() {
-            let kept = self.group.of(&tenant, &queue);
-            kept.iter_mut().zip(changes).for_each(|(kept, tasks)| *kept += tasks);
+            add(self.group.of(&tenant, &queue), changes);
         }
     }
 
@@ -58,14 +57,23 @@ impl QueueTally {
         self.group.0.clear();
     }
 
-    /// Takes the changes of the transaction: tenant, queue, state and number of tasks.
+    /// Takes the changes of the transaction: tenant, queue, state and number of tasks. Those of all
+    /// queues together have neither tenant nor queue.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = (String, String, u8, i64)> + use<> {
         debug_assert!(self.job.0.is_empty(), "a job is kept or forgotten before the commit");
-        self.group.drain().flat_map(|(tenant, queue, changes)| {
+        let mut queues: Vec<(String, String, StateChanges)> = self.group.drain().collect();
+        let mut all = StateChanges::default();
+        queues.iter().for_each(|(_, _, changes)| add(&mut all, *changes));
+        queues.push((String::new(), String::new(), all));
+        queues.into_iter().flat_map(|(tenant, queue, changes)| {
             let changed = (0_u8..).zip(changes).filter(|(_, tasks)| *tasks != 0);
             changed.map(move |(state, tasks)| (tenant.clone(), queue.clone(), state, tasks))
         })
     }
+}
+
+fn add(to: &mut StateChanges, changes: StateChanges) {
+    to.iter_mut().zip(changes).for_each(|(to, tasks)| *to += tasks);
 }
 
 impl QueueChanges {
@@ -106,7 +114,15 @@ mod tests {
         assert_eq!(tally.change("other", "q", &held), 0);
         tally.forget();
         assert_eq!((tally.change("t", "q", &[State::Pending]), tally.change("t", "q", &held)), (3, 0));
-        assert_eq!(tally.take().collect::<Vec<_>>(), [("t".into(), "q".into(), State::Pending.code(), 3)]);
+        tally.add("t", "other", State::Pending, -3);
+        tally.add("t", "q", State::Queued, 1);
+        tally.keep();
+        let mut taken: Vec<_> = tally.take().collect();
+        taken.sort_unstable();
+        let row = |tenant: &str, queue: &str, state: State, tasks| (tenant.into(), queue.into(), state.code(), tasks);
+        let of_q = [row("t", "q", State::Pending, 3), row("t", "q", State::Queued, 1)];
+        let of_all = row("", "", State::Queued, 1);
+        assert_eq!(taken, [&[of_all, row("t", "other", State::Pending, -3)], &of_q[..]].concat());
         assert_eq!(tally.take().count(), 0);
     }
 }

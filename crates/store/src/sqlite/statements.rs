@@ -91,6 +91,7 @@ statements! {
     IdempotencyOwner => include_str!("../sql/portable/idempotency_owner.sql"),
     IdempotencyInsert => include_str!("../sql/sqlite/idempotency_insert.sql"),
     IdempotencyWalk => include_str!("../sql/sqlite/idempotency_walk.sql"),
+    LiveCounts => include_str!("../sql/portable/live_counts.sql"),
     LaneFind => include_str!("../sql/sqlite/lane_find.sql"),
     LaneGet => include_str!("../sql/sqlite/lane_get.sql"),
     LaneHeadAfter => include_str!("../sql/sqlite/lane_head_after.sql"),

@@ -86,7 +86,7 @@ impl Fixture {
                 "SELECT count(*) FROM (
                      SELECT l.tenant, l.queue, t.state, count(*) AS tasks
                      FROM tasks AS t JOIN lanes AS l ON l.id = t.lane GROUP BY 1, 2, 3
-                 ) AS found FULL JOIN (SELECT * FROM queue_counts WHERE tasks <> 0) AS kept
+                 ) AS found FULL JOIN (SELECT * FROM queue_counts WHERE tasks <> 0 AND tenant <> '') AS kept
                      USING (tenant, queue, state, tasks)
                  WHERE found.tasks IS NULL OR kept.tasks IS NULL",
             )

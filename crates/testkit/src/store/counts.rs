@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use punctual_core::lane::LaneId;
+use punctual_core::queues::LiveCounts;
 use punctual_core::state::{Event, State};
 use punctual_core::store::Filter;
 
@@ -42,6 +43,27 @@ pub async fn counts_by_lane_and_state(factory: &dyn StoreFactory) {
         assert!(tenants.contains(&count.lane.key.tenant.as_str()), "{:?} is not a lane of the test", count.lane);
         assert!(!count.state.is_final() || count.tasks == 0, "final tasks are not live");
     }
+}
+
+/// Through every state, in several queues.
+pub async fn live_counts_are_the_sum_of_all_lanes(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let live = async || {
+        let live = fixture.store.live_counts().await.expect("it answers");
+        let counted: u64 = fixture.counts().await.into_values().sum();
+        assert_eq!(live.total(), counted);
+        live
+    };
+    let before = live().await;
+    let first = fixture.insert(task().times(4)).await.remove(0);
+    let other = fixture.insert_one(task().tenant("other").queue("else")).await;
+    fixture.dispatch(first.lane.id, 2).await;
+    let running = fixture.lease(other.lane.id, 1).await.remove(0);
+    let after = live().await;
+    let LiveCounts { pending, queued, running: held, .. } = before;
+    assert_eq!((after.pending, after.queued, after.running), (pending + 2, queued + 2, held + 1));
+    fixture.apply(&running, complete(None)).await;
+    assert_eq!(live().await.running, held);
 }
 
 /// Each step of a life moves the count, and an emptied lane counts nothing.

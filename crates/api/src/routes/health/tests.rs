@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -73,6 +74,19 @@ async fn a_draining_node_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scrape_does_not_wait_for_a_slow_store() {
+    let world = World::new();
+    world.store.count_millis.store(2_000, Ordering::SeqCst);
+    let begun = tokio::time::Instant::now();
+    let answer = world.send("GET", "/metrics", None).await;
+    assert!(begun.elapsed() <= Duration::from_millis(50), "{:?}", begun.elapsed());
+    assert!(answer.text.contains("punctual_build_info") && !answer.text.contains("punctual_tasks{"));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let answer = world.send("GET", "/metrics", None).await;
+    assert!(answer.text.contains("punctual_tasks{state=\"PENDING\"} 0\n"), "{}", answer.text);
+}
+
+#[tokio::test(start_paused = true)]
 async fn frequent_scrapes_cause_few_counts() {
     let world = World::new();
     for _ in 0..3 {
@@ -87,7 +101,7 @@ async fn frequent_scrapes_cause_few_counts() {
     }
     assert_eq!(world.store.counted.load(Ordering::SeqCst), 1);
     world.store.broken.store(true, Ordering::SeqCst);
-    tokio::time::advance(std::time::Duration::from_secs(6)).await;
+    tokio::time::advance(Duration::from_secs(6)).await;
     let answer = world.send("GET", "/metrics", None).await;
     let old = ["punctual_tasks{", "punctual_tasks_quarantined{} 0"];
     assert!(!old.iter().any(|old| answer.text.contains(old)), "an old number is not shown: {}", answer.text);

@@ -3,7 +3,9 @@
 INSERT INTO queue_counts (tenant, queue, state, slot, tasks)
 SELECT tenant, queue, state, 0, sum(tasks)
 FROM (
-    SELECT l.tenant, l.queue, c.state, c.tasks FROM counts AS c JOIN lanes AS l ON l.id = c.lane
+    SELECT coalesce(l.tenant, '') AS tenant, coalesce(l.queue, '') AS queue, c.state, sum(c.tasks) AS tasks
+    FROM counts AS c JOIN lanes AS l ON l.id = c.lane
+    GROUP BY GROUPING SETS ((l.tenant, l.queue, c.state), (c.state))
     UNION ALL
     SELECT tenant, queue, state, -tasks FROM queue_counts
 ) AS compared
