@@ -171,7 +171,7 @@ impl Dispatcher {
     /// One pass: takes the input, launches claims, and handles the first answers.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
         let pass = self.pass().await;
-        self.pull.dismiss_impatient(&self.core, pass.as_ref().err());
+        self.dismiss_impatient(pass.as_ref().err());
         self.pull.report_health(pass.as_ref().err());
         pass
     }
@@ -187,14 +187,21 @@ impl Dispatcher {
             if self.core.calls.is_empty() {
                 break;
             }
-            self.pull.dismiss_impatient(&self.core, None);
+            self.dismiss_impatient(None);
             if self.wait_for_answer().await {
                 self.finish_claims(&mut report).await?;
                 break;
             }
         }
-        report.more |= !self.core.calls.is_empty() || self.push.is_backlog_next();
+        report.more |= !self.core.calls.is_empty() || self.push.is_backlog_next() || self.sweep.is_incomplete();
         Ok(report)
+    }
+
+    /// Answers the polls that do not wait, unless the sweep may still find tasks for them.
+    fn dismiss_impatient(&mut self, failure: Option<&StoreError>) {
+        if failure.is_some() || !self.sweep.is_incomplete() {
+            self.pull.dismiss_impatient(&self.core, failure);
+        }
     }
 
     /// Takes what has arrived since the last pass: polls, returned tasks, partitions, breakers,
@@ -213,7 +220,9 @@ impl Dispatcher {
             self.sweep.restart();
         }
         if self.sweep.is_due() {
-            self.pull.forget_disconnected();
+            if self.sweep.is_at_start() {
+                self.pull.forget_disconnected();
+            }
             self.sweep.run(&mut self.core).await?;
         }
         self.core.retry();

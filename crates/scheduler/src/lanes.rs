@@ -12,7 +12,8 @@
 //! only if an open breaker is over it, unless it is limited. A head is never later than the lane's
 //! true head, unless a hint or the next sweep is on its way to correct it.
 
-use std::collections::{HashMap, HashSet, hash_map};
+use std::collections::{BTreeMap, HashSet, btree_map};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
@@ -82,7 +83,7 @@ pub(crate) struct Lanes {
     window_millis: i64,
     /// How long before they are due pulled lanes become ready.
     ahead_millis: i64,
-    entries: HashMap<LaneId, LaneEntry>,
+    entries: BTreeMap<LaneId, LaneEntry>,
     index: HomeIndex,
     breakers: Arc<OpenBreakers>,
     claims: LaneClaims,
@@ -97,12 +98,17 @@ impl Lanes {
         Self {
             window_millis,
             ahead_millis,
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             index: HomeIndex::default(),
             breakers: Arc::default(),
             claims: LaneClaims::default(),
             changed_limits: ChangedLimits::default(),
         }
+    }
+
+    /// Keeps lanes that are due within `window_millis` from now on.
+    pub fn set_window(&mut self, window_millis: i64) {
+        self.window_millis = window_millis;
     }
 
     /// Where a lane is, if it is kept.
@@ -195,15 +201,18 @@ impl Lanes {
         }
     }
 
-    /// Forgets the ready lanes that a whole sweep has not `found`: they have no tasks. Lanes in a
-    /// claim stay, since they may have changed meanwhile.
-    pub fn forget_unswept(&mut self, found: &HashSet<LaneId>) {
+    /// Forgets the ready lanes that a page of the sweep has not `found`: they have no tasks. The
+    /// page had all lanes after one and up to another; none means from the first or to the last.
+    /// Lanes in a claim stay, since they may have changed meanwhile.
+    pub fn forget_unswept(&mut self, after: Option<LaneId>, last: Option<LaneId>, found: &HashSet<LaneId>) {
         let is_gone = |entry: &LaneEntry| {
             matches!(entry.home, Home::Ready { .. })
                 && !found.contains(&entry.lane.id)
                 && !self.claims.is_at(&entry.lane.key)
         };
-        for id in self.ids(is_gone) {
+        let page = (after.map_or(Unbounded, Excluded), last.map_or(Unbounded, Included));
+        let gone = self.entries.range(page).map(|(_, entry)| entry).filter(|entry| is_gone(entry));
+        for id in gone.map(|entry| entry.lane.id).collect::<Vec<_>>() {
             self.leave(id);
         }
     }
@@ -282,13 +291,13 @@ impl Lanes {
 
     fn set_home(&mut self, lane: &Arc<Lane>, home: Home) {
         match self.entries.entry(lane.id) {
-            hash_map::Entry::Occupied(mut occupied) => {
+            btree_map::Entry::Occupied(mut occupied) => {
                 let entry = occupied.get_mut();
                 self.index.remove(&entry.lane, entry.home);
                 entry.home = home;
                 self.index.insert(&entry.lane, home);
             }
-            hash_map::Entry::Vacant(vacant) => {
+            btree_map::Entry::Vacant(vacant) => {
                 self.index.insert(lane, home);
                 vacant.insert(LaneEntry { lane: Arc::clone(lane), home, backlog: None });
             }

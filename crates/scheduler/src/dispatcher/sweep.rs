@@ -1,8 +1,12 @@
-//! The sweep: reads the heads of all lanes from the store, page by page.
+//! The sweep: reads the heads of all lanes from the store, a page in each pass.
 //!
 //! The dispatcher runs it at intervals. It finds tasks without a hint: those that other nodes
-//! wrote, and those that were due beyond the prefetch window when they were hinted at. Invariant:
-//! the sweep alone suffices to find every due task.
+//! wrote, and those that were due beyond the window when they were hinted at. Invariant: the sweep
+//! alone suffices to find every due task.
+//!
+//! Most lanes of a large sweep may be of no use: nobody polls their queues. So a regular sweep of
+//! many pages pauses after each, and works for a twentieth of the time, however many lanes there
+//! are. The window covers the time until the next sweep has read a lane again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,11 +22,20 @@ use super::dispatch_core::DispatchCore;
 /// The maximum number of lanes that are read at once.
 const PAGE_LANES: usize = 1_000;
 
+/// A regular sweep pauses after a page for this many times as long as the page took.
+const PAUSE_FACTOR: u32 = 19;
+
 /// When the sweep continues, and where.
 pub(super) struct Sweep {
     /// The last lane that was read; none when it starts from the first.
     after: Option<LaneId>,
     next_at: Instant,
+    /// Whether it was asked for, and so does not pause.
+    is_urgent: bool,
+    /// When the sweep under way began.
+    began_at: Instant,
+    /// How long the last whole sweep took, with its pauses.
+    last_duration: Duration,
     /// The generation of partitions that the lanes were read for.
     generation: u64,
 }
@@ -30,12 +43,14 @@ pub(super) struct Sweep {
 impl Sweep {
     /// A sweep that is due at once.
     pub fn new(generation: u64) -> Self {
-        Self { after: None, next_at: Instant::now(), generation }
+        let now = Instant::now();
+        let last_duration = Duration::ZERO;
+        Self { after: None, next_at: now, is_urgent: true, began_at: now, last_duration, generation }
     }
 
-    /// Has the next pass sweep from the first lane on.
+    /// Has the next passes sweep from the first lane on, without pauses.
     pub fn restart(&mut self) {
-        (self.after, self.next_at) = (None, Instant::now());
+        (self.after, self.next_at, self.is_urgent) = (None, Instant::now(), true);
     }
 
     /// If this node owns other partitions than before, forgets the lanes of those it no longer owns
@@ -50,38 +65,61 @@ impl Sweep {
         }
     }
 
-    /// Whether it is time to sweep.
+    /// Whether it is time to read a page.
     pub fn is_due(&self) -> bool {
         Instant::now() >= self.next_at
     }
 
-    /// How long until it is.
+    /// Whether a sweep that was asked for has not read every lane yet: there may be due tasks that
+    /// nobody knows of.
+    pub fn is_incomplete(&self) -> bool {
+        self.is_urgent
+    }
+
+    /// Whether the next page is the first.
+    pub fn is_at_start(&self) -> bool {
+        self.after.is_none()
+    }
+
+    /// How long until it is time.
     pub fn until_due(&self) -> Duration {
         self.next_at.saturating_duration_since(Instant::now())
     }
 
-    /// Reads all lanes, or the rest of a sweep that failed.
+    /// Reads a page of lanes. One that fails is read again.
     pub async fn run(&mut self, core: &mut DispatchCore) -> Result<(), StoreError> {
-        self.next_at = Instant::now() + core.config.sweep_interval;
-        let (is_whole, mut found) = (self.after.is_none(), HashSet::new());
-        loop {
-            let now = core.now();
-            let before = now.plus_millis(signed_millis(core.config.prefetch_window));
-            let heads = core.deps.store.heads(self.after, before, PAGE_LANES).await?;
-            for head in heads.iter().filter(|head| core.deps.owned.concerns(&head.lane.key)) {
-                found.insert(head.lane.id);
-                if !core.lanes.defer(&head.lane, head.due_at) {
-                    core.lanes.note_swept(&head.lane, head.due_at, now);
-                }
-            }
-            self.after = heads.last().filter(|_| heads.len() == PAGE_LANES).map(|head| head.lane.id);
-            if self.after.is_none() {
-                break;
+        let begun = Instant::now();
+        self.next_at = begun + core.config.sweep_interval;
+        if self.is_at_start() {
+            self.began_at = begun;
+        }
+        let window = signed_millis(self.window(core.config.prefetch_window));
+        core.lanes.set_window(window);
+        let now = core.now();
+        let heads = core.deps.store.heads(self.after, now.plus_millis(window), PAGE_LANES).await?;
+        let mut found = HashSet::new();
+        for head in heads.iter().filter(|head| core.deps.owned.concerns(&head.lane.key)) {
+            found.insert(head.lane.id);
+            if !core.lanes.defer(&head.lane, head.due_at) {
+                core.lanes.note_swept(&head.lane, head.due_at, now);
             }
         }
-        if is_whole {
-            core.lanes.forget_unswept(&found);
+        let last = heads.last().filter(|_| heads.len() == PAGE_LANES).map(|head| head.lane.id);
+        core.lanes.forget_unswept(self.after, last, &found);
+        self.after = last;
+        if last.is_some() {
+            let pause = if self.is_urgent { Duration::ZERO } else { begun.elapsed() * PAUSE_FACTOR };
+            self.next_at = Instant::now() + pause;
+        } else {
+            self.is_urgent = false;
+            self.last_duration = self.began_at.elapsed();
+            self.next_at = self.began_at + core.config.sweep_interval;
         }
         Ok(())
+    }
+
+    /// How far ahead lanes are kept in memory: until every lane was read again, with time to spare.
+    fn window(&self, configured: Duration) -> Duration {
+        configured.max(self.last_duration.max(self.began_at.elapsed()) * 2)
     }
 }

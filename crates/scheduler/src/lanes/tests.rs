@@ -120,10 +120,10 @@ fn the_sweep_makes_ready_lanes_later_and_forgets_empty_ones() {
     assert_eq!(ready(&lanes), [2, 3, 4]);
     let (found, claim) = (HashSet::from([id(1), id(2)]), ClaimScope::Pull(vec!["t".into()]));
     lanes.begin_claim(&claim);
-    lanes.forget_unswept(&found);
+    lanes.forget_unswept(None, None, &found);
     assert_eq!(ready(&lanes), [2, 3, 4], "lanes in a claim are spared");
     lanes.end_claim(&claim);
-    lanes.forget_unswept(&found);
+    lanes.forget_unswept(None, None, &found);
     assert_eq!(ready(&lanes), [2]);
     lanes.make_due_ready(at(500));
     assert_eq!(ready(&lanes), [2, 1]);

@@ -10,3 +10,4 @@ mod harness;
 mod owning;
 mod settle;
 mod spy;
+mod sweep;

@@ -1,12 +1,15 @@
 //! A store that remembers what it was polled to claim.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use punctual_core::forward_store;
-use punctual_core::store::{Claim, Claimed, Store, StoreError};
-use punctual_testkit::fixtures::START;
+use punctual_core::lane::{Lane, LaneId};
+use punctual_core::store::{Claim, Claimed, Head, Store, StoreError};
+use punctual_core::time::Timestamp;
+use punctual_testkit::fixtures::{START, task};
 use tokio::sync::Notify;
 
 pub struct Spy {
@@ -18,7 +21,14 @@ pub struct Spy {
     released: Notify,
     /// So many further claims take nothing although something is due.
     in_vain: AtomicUsize,
+    /// If there are any, these lanes are all there are, and a page of them takes [`PAGE_TIME`].
+    made_up_lanes: AtomicI64,
+    /// How many pages of heads were read.
+    pub pages: AtomicUsize,
 }
+
+/// How long it takes to read a page of lanes that are made up.
+pub const PAGE_TIME: Duration = Duration::from_millis(10);
 
 impl Spy {
     pub fn new(inner: Arc<dyn Store>) -> Self {
@@ -30,6 +40,8 @@ impl Spy {
             holds: Notify::new(),
             released: Notify::new(),
             in_vain: AtomicUsize::new(0),
+            made_up_lanes: AtomicI64::new(0),
+            pages: AtomicUsize::new(0),
         }
     }
 
@@ -37,6 +49,11 @@ impl Spy {
     /// hand.
     pub fn claim_in_vain(&self, times: usize) {
         self.in_vain.store(times, Relaxed);
+    }
+
+    /// Has this many lanes with a due task, which nobody polls.
+    pub fn make_up_lanes(&self, lanes: i64) {
+        self.made_up_lanes.store(lanes, Relaxed);
     }
 
     /// From now on the answers of claims over this limit are held.
@@ -76,5 +93,20 @@ impl Store for Spy {
         answer
     }
 
-    forward_store!(inner: insert, start, apply, apply_as, extend, get, list, heads, overdue, counts, live_counts, quarantined, check, close);
+    async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
+        self.pages.fetch_add(1, Relaxed);
+        let lanes = self.made_up_lanes.load(Relaxed);
+        if lanes == 0 {
+            return self.inner.heads(after, before, limit).await;
+        }
+        tokio::time::sleep(PAGE_TIME).await;
+        let first = after.map_or(0, |after| after.number() + 1);
+        let head = |number: i64| Head {
+            lane: Arc::new(Lane { id: LaneId::new(number), key: task().queue("unpolled").build().lane }),
+            due_at: START,
+        };
+        Ok((first..lanes).take(limit).map(head).collect())
+    }
+
+    forward_store!(inner: insert, start, apply, apply_as, extend, get, list, overdue, counts, live_counts, quarantined, check, close);
 }

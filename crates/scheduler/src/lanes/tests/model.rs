@@ -220,7 +220,7 @@ fn run(step: Step, lanes: &mut Lanes, model: &mut Model) {
             }
         }
         Step::FoundOnly(found) => {
-            lanes.forget_unswept(&found.iter().map(|number| id(*number)).collect());
+            lanes.forget_unswept(None, None, &found.iter().map(|number| id(*number)).collect());
             model.found_only(&found);
         }
         Step::Correct(number, head) => {
