@@ -178,7 +178,7 @@ async fn few_batches_are_parsed_at_once() {
     next.await;
 }
 
-fn list() -> Request<Announced> {
+fn list() -> Request<TestBody> {
     request(Method::GET, "/v1/tasks", Some(0))
 }
 
