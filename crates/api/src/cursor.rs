@@ -79,14 +79,14 @@ impl Listing<'_> {
         Ok(Cursor { execute_at, id: TaskId::from_uuid(uuid) })
     }
 
-    /// The cursor after `count` items of a list that only grows at its end.
-    pub fn seal_count(self, count: usize) -> String {
-        self.seal(&(count as u64).to_be_bytes())
+    /// The cursor after the item with this version.
+    pub fn seal_version(self, version: u64) -> String {
+        self.seal(&version.to_be_bytes())
     }
 
-    /// How many items to skip.
-    pub fn open_count(self, cursor: &str) -> Result<usize, Problem> {
-        usize::try_from(u64::from_be_bytes(self.open_bytes(cursor)?)).map_err(|_| refused())
+    /// The version after which the page begins.
+    pub fn open_version(self, cursor: &str) -> Result<u64, Problem> {
+        Ok(u64::from_be_bytes(self.open_bytes(cursor)?))
     }
 
     /// The page of the first `limit` items; one item more shows that there is a next page.
@@ -141,13 +141,13 @@ mod tests {
     fn a_task_and_a_count_come_back() {
         let cursor = Cursor { execute_at: Timestamp::from_millis(-5), id: TaskId::new() };
         assert_eq!(NEWEST.open_task(&NEWEST.seal_task(cursor)).unwrap(), cursor);
-        assert_eq!(NEWEST.open_count(&NEWEST.seal_count(7)).unwrap(), 7);
-        assert!(NEWEST.open_count(&NEWEST.seal_task(cursor)).is_err());
+        assert_eq!(NEWEST.open_version(&NEWEST.seal_version(7)).unwrap(), 7);
+        assert!(NEWEST.open_version(&NEWEST.seal_task(cursor)).is_err());
     }
 
     #[test]
     fn a_cursor_from_elsewhere_is_refused() {
-        let cursor = NEWEST.seal_count(7);
+        let cursor = NEWEST.seal_version(7);
         for other in [Listing { kind: "tasks:execute_at", ..NEWEST }, Listing { scope: "acme", ..NEWEST }] {
             assert_eq!(other.open(&cursor).unwrap_err().code(), Code::InvalidCursor);
         }

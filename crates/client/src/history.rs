@@ -73,4 +73,9 @@ pub struct TaskEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub uncounted: Option<String>,
+    /// How many steps this one stands for, if its reason is `omitted`: a long life keeps its first
+    /// and last steps only. Left out for every other step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub omitted: Option<u64>,
 }

@@ -215,11 +215,6 @@ pub struct Illegal {
 /// The longest delay that a worker or webhook may ask for: a day. Longer ones are cut.
 pub const MAX_RETRY_AFTER_MILLIS: u64 = 24 * 3_600_000;
 
-/// From this version on failures under a breaker count like all others. Otherwise the trail of the
-/// only task under a breaker would grow as long as its target is down. A run is three changes, so
-/// this is more than two days of one probe a minute.
-pub const COUNTED_FROM_VERSION: u64 = 10_000;
-
 /// Decides how `event` changes a task at `position`.
 pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<Change, Illegal> {
     use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
@@ -360,17 +355,18 @@ impl Draft<'_> {
             result: None,
             edit: None,
             trail,
+            kept_trail: None,
         }
     }
 
     /// Another attempt after a delay, or the dead letters.
     fn failed(&self, failure: Failure<'_>) -> ChangeFields {
-        let Position { attempts, crashes, version, .. } = *self.position;
+        let Position { attempts, crashes, .. } = *self.position;
         let crashes = crashes.saturating_add(u32::from(failure.how == FailedHow::Lost));
         let poisoned = failure.how == FailedHow::Lost && failure.poison_after > 0 && crashes >= failure.poison_after;
         let can_retry = failure.retryable && !poisoned;
         // A task without retries is never run again, whatever the reason.
-        let is_spared = failure.is_under_breaker && failure.policy.max_retries > 0 && version < COUNTED_FROM_VERSION;
+        let is_spared = failure.is_under_breaker && failure.policy.max_retries > 0;
         let uncounted = can_retry && is_spared;
         let retry = uncounted || (can_retry && failure.policy.allows_retry_after(attempts));
         let error = if poisoned {

@@ -30,6 +30,8 @@
 //! - `claim_takes_nothing_due_before_its_bound`: a dispatch with a bound leaves tasks that were due
 //!   before it, and returns when its lanes are due next from the bound on. A later call without a
 //!   bound takes the tasks that were left.
+//! - `claim_shortens_a_long_trail`: to its first and last steps and a count of the others, also in
+//!   the task that it returns.
 //! - `claim_counts_the_attempt`: attempts and token grow before any worker sees the task.
 //! - `start_begins_what_is_queued_at_that_version`: any other task is left alone and answers
 //!   `None`.
@@ -43,6 +45,7 @@
 //!   back.
 //! - `apply_purges_a_dead_letter_in_the_history`: it is `CANCELLED` there, keeps what it was and can
 //!   no longer be re-driven.
+//! - `apply_keeps_what_a_change_keeps_of_the_trail`: whether the task is changed or edited.
 //! - `apply_answers_each_change_of_a_batch`: in order. A lost change does not stop the others, and
 //!   two changes of one task are applied one after the other.
 //! - `apply_as_leader_is_fenced_by_the_term`: nothing is applied for a lease that another node has

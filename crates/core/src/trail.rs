@@ -1,9 +1,11 @@
-//! The trail of a task: every step of its life, stored in the task's own row.
+//! The trail of a task: the steps of its life, stored in the task's own row.
 //!
 //! The state machine writes it; the API reads runs and the audit trail from it ([`Trail::runs`],
 //! [`Trail::entries`]). A step costs a few dozen bytes and no row of its own. The encoding is
 //! postcard, with a length before each entry. Enums grow at their end only, because stored trails
-//! contain their numbers.
+//! contain their numbers. A trail has a bound: see [`Trail::shortened`].
+
+mod shortened;
 
 use std::borrow::Cow;
 
@@ -130,6 +132,11 @@ pub enum Step<'a> {
     },
     /// It was a dead letter and was discarded.
     Purged,
+    /// This stands for steps that are not kept, up to this version.
+    Omitted {
+        /// How many they were.
+        steps: u64,
+    },
 }
 
 /// How a run that did not complete ended.
@@ -349,6 +356,7 @@ impl<'a> Entry<'a> {
             Step::RunNow => "run_now".into(),
             Step::Redriven => "redriven".into(),
             Step::Purged => "purged".into(),
+            Step::Omitted { .. } => "omitted".into(),
         }
     }
 
@@ -368,6 +376,11 @@ impl<'a> Entry<'a> {
             }
             _ => None,
         }
+    }
+
+    /// How many steps this one stands for; none if it stands for itself.
+    pub fn omitted(&self) -> Option<u64> {
+        if let Step::Omitted { steps } = self.step { Some(steps) } else { None }
     }
 
     /// Why the attempt of a failed run was not counted, as a word; none if it was counted.

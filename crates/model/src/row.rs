@@ -177,7 +177,8 @@ impl StepMark {
             | Step::ParentFailed { .. }
             | Step::Edited
             | Step::RunNow
-            | Step::Purged => unreachable!("the model has no dependencies, edits or purges"),
+            | Step::Purged
+            | Step::Omitted { .. } => unreachable!("the model has no dependencies, edits, purges or long trails"),
         };
         StepMark { version: small(entry.version), to: entry.to, kind }
     }

@@ -88,7 +88,10 @@ pub(crate) fn update_task(task: &mut Task, change: Change) {
         task.worker = change.hold.as_ref().map(|hold| hold.worker.clone());
         task.started_at = Some(change.at);
     }
-    let ChangeFields { hold, trail, .. } = change.into_fields();
+    let ChangeFields { hold, trail, kept_trail, .. } = change.into_fields();
     task.hold = hold;
+    if let Some(kept) = kept_trail {
+        task.trail = kept;
+    }
     task.trail.extend(&trail);
 }

@@ -32,6 +32,7 @@ mod overdue;
 mod random;
 mod start;
 mod tokens;
+mod trails;
 
 use std::sync::Arc;
 
@@ -66,6 +67,7 @@ pub use overdue::*;
 pub use random::*;
 pub use start::*;
 pub use tokens::*;
+pub use trails::*;
 
 /// A place for the data of a store, empty at first. Every test makes its own.
 #[async_trait]
@@ -124,12 +126,14 @@ macro_rules! store_conformance {
             claim_returns_when_a_lane_is_due_next,
             claim_is_fenced_by_the_terms_of_its_partitions,
             claim_takes_nothing_due_before_its_bound,
+            claim_shortens_a_long_trail,
             claim_counts_the_attempt,
             start_begins_what_is_queued_at_that_version,
             start_fails_what_has_expired,
             apply_is_conditional_on_state_version_and_tenant,
             apply_moves_final_tasks_to_the_history_and_back,
             apply_purges_a_dead_letter_in_the_history,
+            apply_keeps_what_a_change_keeps_of_the_trail,
             apply_answers_each_change_of_a_batch,
             apply_as_leader_is_fenced_by_the_term,
             apply_spares_a_hold_that_was_extended_since,

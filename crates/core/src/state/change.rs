@@ -56,6 +56,8 @@ pub struct ChangeFields {
     pub edit: Option<Box<Edit>>,
     /// The steps to append to the trail.
     pub trail: Trail,
+    /// What to keep of the trail before them, if it is too long; none keeps all of it.
+    pub kept_trail: Option<Trail>,
 }
 
 impl Deref for Change {
@@ -83,6 +85,14 @@ impl Change {
     #[must_use]
     pub fn expecting_hold(mut self, hold: Option<&Hold>) -> Self {
         self.fields.expected_hold = hold.map(ExpectedHold::of);
+        self
+    }
+
+    /// The same change, which also shortens the task's trail if that is too long. `trail` was read
+    /// together with the version that the change expects.
+    #[must_use]
+    pub fn shortening(mut self, trail: &Trail) -> Self {
+        self.fields.kept_trail = trail.shortened();
         self
     }
 

@@ -204,14 +204,9 @@ fn a_breaker_spares_only_failures_worth_a_retry() {
         let change = fail(at(State::Running), failure);
         assert!(change.to == State::DeadLettered && counted(&change), "{change:?}");
     }
-    let last = |version| Position { version, attempts: 4, ..at(State::Running) };
-    let spared = fail(last(COUNTED_FROM_VERSION - 1), under_breaker(FailedHow::Failed));
-    assert_eq!((spared.to, spared.attempts), (State::Pending, Some(3)));
-    let worn_out = fail(last(COUNTED_FROM_VERSION), under_breaker(FailedHow::Failed));
-    assert!(worn_out.to == State::DeadLettered && counted(&worn_out), "a trail has a bound");
-    let early = Position { attempts: 1, ..last(COUNTED_FROM_VERSION) };
-    let change = fail(early, under_breaker(FailedHow::Failed));
-    assert!(change.to == State::Pending && counted(&change), "{change:?}");
+    let last = Position { version: 1_000_000, attempts: 4, ..at(State::Running) };
+    let spared = fail(last, under_breaker(FailedHow::Failed));
+    assert_eq!((spared.to, spared.attempts), (State::Pending, Some(3)), "however often it was tried");
 }
 
 #[test]

@@ -58,6 +58,8 @@ fn steps_keep_their_numbers() {
         Step::Scheduled { instant },
         Step::FailedUncounted { outcome, error, http_status },
         Step::ParentFailed { parent: TaskId::new(), ended: State::Cancelled },
+        Step::Purged,
+        Step::Omitted { steps: 1 },
     ];
     for (number, step) in (0_u8..).zip(steps) {
         assert_eq!(postcard::to_stdvec(&step).unwrap()[0], number, "{step:?}");

@@ -178,7 +178,7 @@ async fn write(
         // A task that is due a little later is taken at its due instant.
         let by = By { now: now.max(task.due_at), ..by[picked.claim].clone() };
         let event = claims::claim_event(&claims[picked.claim].claimant, node, by.now, task.body.timeout_millis);
-        expect_change(&task.position, event, &by)
+        expect_change(&task.position, event, &by).shortening(&task.trail)
     });
     let expired =
         changes(&picker.expired, |picked, task| expect_change(&task.position, Event::Expire, &by[picked.claim]));

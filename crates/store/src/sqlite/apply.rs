@@ -11,6 +11,7 @@ use punctual_core::state::{Change, ExpectedHold, State};
 use punctual_core::store::Applied;
 use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
+use punctual_core::trail::Trail;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{ErrorCode, OptionalExtension, params};
 
@@ -154,6 +155,7 @@ pub(crate) fn change_task(session: &mut Session<'_>, seq: i64, change: &Change) 
         hold.map(|hold| number_column(hold.lease_millis)),
         runs.then_some(change.at.as_millis()),
         change.trail.as_bytes(),
+        change.kept_trail.as_ref().map(Trail::as_bytes),
     ))?;
     debug_assert_eq!(changed, 1, "a change is applied to the row that was read");
     Ok(())

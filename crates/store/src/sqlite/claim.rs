@@ -134,7 +134,7 @@ fn take(
 fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, context: &ClaimContext<'_>) -> Result<Task, Fault> {
     let by = context.of(&task);
     let event = claims::claim_event(context.claimant, session.node, by.now, task.body.timeout_millis);
-    let change = expect_change(&task.position, event, &by);
+    let change = expect_change(&task.position, event, &by).shortening(&task.trail);
     apply::change_task(session, seq, &change)?;
     let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
     outbox::record_claim(session, &Effects::in_place(&change, at), context.by.now)?;

@@ -39,7 +39,8 @@ pub async fn change(
         match decide(&task, &by)? {
             ChangeDecision::Leave(status) => return Ok(answer::task(status, task)),
             ChangeDecision::Apply(change, status) => {
-                if let Some(Applied::Done(_)) = api.store.apply(vec![(request.id, *change)]).await?.pop() {
+                let change = change.shortening(&task.trail);
+                if let Some(Applied::Done(_)) = api.store.apply(vec![(request.id, change)]).await?.pop() {
                     return Ok(answer::task(status, request.find().await?));
                 }
             }

@@ -42,10 +42,10 @@ struct TrailParams {
 pub async fn list_runs(request: TaskRequest, query: Query) -> Result<Response, Problem> {
     let page = TrailPage::of(query, "runs", request.id)?;
     let task = with_whole_trail(&request).await?;
-    Ok(page.answer(task.trail.runs(request.id).into_iter().map(run)))
+    Ok(page.answer(task.trail.runs(request.id).into_iter().map(|one| (one.token, run(one)))))
 }
 
-/// Lists every step of a task's life, oldest first.
+/// Lists the steps of a task's life, oldest first. A very long life keeps its first and last steps.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}/events", tag = "tasks", operation_id = "list_events",
     params(("id" = String, Path, description = "The task's id"), TrailParams),
@@ -56,7 +56,8 @@ pub async fn list_runs(request: TaskRequest, query: Query) -> Result<Response, P
 )]
 pub async fn list_events(request: TaskRequest, query: Query) -> Result<Response, Problem> {
     let page = TrailPage::of(query, "events", request.id)?;
-    Ok(page.answer(events(&with_whole_trail(&request).await?)))
+    let task = with_whole_trail(&request).await?;
+    Ok(page.answer(events(&task).map(|event| (event.version, event))))
 }
 
 /// The task, if its trail can be read to its end: a cut trail must not look complete.
@@ -75,30 +76,33 @@ async fn with_whole_trail(request: &TaskRequest) -> Result<Task, Problem> {
     ))
 }
 
-/// The requested page of a list that only grows at its end.
+/// The requested page of a list in the order of versions. It grows at its end, and may lose what is
+/// in its middle.
 struct TrailPage {
     kind: &'static str,
     scope: String,
-    skip: usize,
+    after: u64,
     limit: usize,
 }
 
 impl TrailPage {
     fn of(query: Query, kind: &'static str, id: TaskId) -> Result<Self, Problem> {
         let (limit, cursor) = query.page()?;
-        let page = Self { kind, scope: id.to_string(), skip: 0, limit };
-        let skip = cursor.map(|text| page.listing().open_count(&text)).transpose()?.unwrap_or(0);
-        Ok(Self { skip, ..page })
+        let page = Self { kind, scope: id.to_string(), after: 0, limit };
+        let after = cursor.map(|text| page.listing().open_version(&text)).transpose()?.unwrap_or(0);
+        Ok(Self { after, ..page })
     }
 
     fn listing(&self) -> Listing<'_> {
         Listing { kind: self.kind, scope: &self.scope }
     }
 
-    fn answer<T: Serialize>(&self, all: impl Iterator<Item = T>) -> Response {
-        let mut rest = all.skip(self.skip);
-        let items: Vec<T> = rest.by_ref().take(self.limit).collect();
-        let next_cursor = rest.next().map(|_| self.listing().seal_count(self.skip.saturating_add(items.len())));
+    /// Answers with the page of `all` items, each with its version.
+    fn answer<T: Serialize>(&self, all: impl Iterator<Item = (u64, T)>) -> Response {
+        let mut rest = all.skip_while(|(version, _)| *version <= self.after);
+        let (versions, items): (Vec<u64>, Vec<T>) = rest.by_ref().take(self.limit).unzip();
+        let last = versions.last().filter(|_| rest.next().is_some());
+        let next_cursor = last.map(|version| self.listing().seal_version(*version));
         answer::json(StatusCode::OK, &wire::Page { items, next_cursor })
     }
 }
@@ -162,5 +166,6 @@ fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::T
         reason: entry.reason().into_owned(),
         version: entry.version,
         uncounted: entry.uncounted().map(str::to_owned),
+        omitted: entry.omitted(),
     }
 }

@@ -15,6 +15,31 @@ async fn a_new_task_has_one_event_and_no_runs() {
     assert_eq!(caller.runs(id).await, Vec::<Value>::new());
 }
 
+/// A submitter may edit a task as often as it likes; the row does not grow with it.
+#[tokio::test]
+async fn a_long_life_keeps_its_first_and_last_steps() {
+    let caller = shared().await;
+    let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
+    let mut task = Value::Null;
+    for n in 0..210 {
+        task = caller.api.patch(&format!("/v1/tasks/{id}"), &json!({"payload": n})).await.expect(200);
+    }
+    let (mut events, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = caller.api.get(&format!("/v1/tasks/{id}/events?limit=50{cursor}")).await.expect(200);
+        events.extend(array(&page["items"]));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert!(events.len() < 150, "{} events", events.len());
+    assert_eq!((&events[0]["reason"], &events[0]["version"]), (&json!("submitted"), &json!(1)));
+    assert_eq!(events[events.len() - 1]["version"], task["version"]);
+    let omitted: Vec<&Value> = events.iter().filter(|event| event["reason"] == "omitted").collect();
+    assert_eq!(omitted.len(), 1, "{omitted:#?}");
+    let counted: u64 = events.iter().map(|event| event["omitted"].as_u64().unwrap_or(1)).sum();
+    assert_eq!(json!(counted), task["version"], "each step is listed or counted");
+}
+
 #[tokio::test]
 async fn every_attempt_is_a_run() {
     let caller = shared().await;

@@ -10,6 +10,7 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::{Change, State};
 use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
+use punctual_core::trail::Trail;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -148,7 +149,7 @@ pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Resul
     let judged: [&(dyn ToSql + Sync); 2] = [&of.judged_until, &of.judged_node];
     let change: [&(dyn ToSql + Sync); 10] =
         [&asks, &due_at, &worker, &holder, &node, &since, &until, &deadline, &lease, &started_at];
-    let parameters = [&of.row()[..], &judged, &of.position(), &change].concat();
+    let parameters = [&of.row()[..], &judged, &of.position(), &change, &[&of.kept_trail]].concat();
     let rows = session.query(Sql::TaskChange, &parameters).await?;
     debug_assert!(rows.len() <= wanted.len(), "a change changes at most one row");
     Ok(rows.iter().map(changed).collect())
@@ -158,7 +159,7 @@ pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Resul
 pub(crate) async fn edit(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
     let judged: [&(dyn ToSql + Sync); 2] = [&of.judged_until, &of.judged_node];
-    let parameters = [&of.row()[..], &judged, &of.position(), &edits.columns()].concat();
+    let parameters = [&of.row()[..], &judged, &of.position(), &edits.columns(), &[&of.kept_trail]].concat();
     Ok(session.query(Sql::TaskEdit, &parameters).await?.iter().map(changed).collect())
 }
 
@@ -209,6 +210,8 @@ struct Conditions<'a> {
     attempts: Vec<Option<i32>>,
     crashes: Vec<Option<i32>>,
     trail: Vec<&'a [u8]>,
+    /// Only for tasks that stay live.
+    kept_trail: Vec<Option<&'a [u8]>>,
 }
 
 impl<'a> Conditions<'a> {
@@ -229,6 +232,7 @@ impl<'a> Conditions<'a> {
             attempts: sparse(each(wanted, |change| change.attempts.map(count_column))),
             crashes: sparse(each(wanted, |change| change.crashes.map(count_column))),
             trail: each(wanted, |change| change.trail.as_bytes()),
+            kept_trail: sparse(each(wanted, |change| change.kept_trail.as_ref().map(Trail::as_bytes))),
         }
     }
 

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use punctual_core::json::Json;
 use punctual_core::state::{Change, State};
 use punctual_core::task::Hold;
+use punctual_core::trail::Trail;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::columns::{self, node_column, number_column};
 use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
-use crate::postgres::row::{class_numbers, state_column};
+use crate::postgres::row::{class_numbers, sparse, state_column};
 use crate::postgres::statements::Sql;
 use crate::postgres::tid::Tid;
 
@@ -54,6 +55,8 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<()
     let tid: Vec<Tid> = takes.iter().map(|take| take.tid).collect();
     let expected: Vec<i64> = takes.iter().map(|take| number_column(take.change.expected_version)).collect();
     let trail: Vec<&[u8]> = takes.iter().map(|take| take.change.trail.as_bytes()).collect();
+    let kept_trail = takes.iter().map(|take| take.change.kept_trail.as_ref().map(Trail::as_bytes));
+    let kept_trail: Vec<Option<&[u8]>> = sparse(kept_trail.collect());
 
     let first = || classes.iter().map(|class| &class[0]);
     let state: Vec<i16> = first().map(|take| state_column(take.change.to)).collect();
@@ -71,8 +74,21 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<()
         .query(
             Sql::TaskTake,
             &[
-                &since, &tid, &expected, &class, &trail, &state, &growth, &counted, &worker, &holder, &node, &until,
-                &deadline, &lease,
+                &since,
+                &tid,
+                &expected,
+                &class,
+                &trail,
+                &state,
+                &growth,
+                &counted,
+                &worker,
+                &holder,
+                &node,
+                &until,
+                &deadline,
+                &lease,
+                &kept_trail,
             ],
         )
         .await

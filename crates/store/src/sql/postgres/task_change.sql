@@ -14,15 +14,15 @@ UPDATE tasks AS t SET
     deadline_at = CASE WHEN w.asks THEN t.deadline_at ELSE w.deadline_at END,
     lease_millis = CASE WHEN w.asks THEN t.lease_millis ELSE w.lease_millis END,
     started_at = CASE WHEN w.asks THEN t.started_at ELSE coalesce(w.started_at, t.started_at) END,
-    trail = t.trail || w.trail
+    trail = coalesce(w.kept_trail, t.trail) || w.trail
 FROM unnest(
     $1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::bigint[], $6::bigint[], $7::smallint[],
     $8::bigint[], $9::integer[], $10::integer[], $11::bytea[], $12::boolean[], $13::bigint[], $14::text[], $15::text[],
-    $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[]
+    $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bytea[]
 ) AS w (
     id, expected_version, from_state, tenant, judged_until, judged_node, state,
     version, attempts, crashes, trail, asks, due_at, worker, holder,
-    node, held_since, lease_expires_at, deadline_at, lease_millis, started_at
+    node, held_since, lease_expires_at, deadline_at, lease_millis, started_at, kept_trail
 )
 WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state
     AND (w.judged_until IS NULL OR (t.lease_expires_at = w.judged_until AND t.node IS NOT DISTINCT FROM w.judged_node))

@@ -6,7 +6,7 @@ UPDATE tasks AS t SET
     attempts = coalesce(w.attempts, t.attempts),
     crashes = coalesce(w.crashes, t.crashes),
     due_at = coalesce(w.due_at, t.due_at),
-    trail = t.trail || w.trail,
+    trail = coalesce(w.kept_trail, t.trail) || w.trail,
     lane = coalesce(w.lane, t.lane),
     execute_at = coalesce(w.execute_at, t.execute_at),
     expires_at = CASE WHEN w.sets_expiry THEN w.expires_at ELSE t.expires_at END,
@@ -16,11 +16,11 @@ UPDATE tasks AS t SET
 FROM unnest(
     $1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::bigint[], $6::bigint[], $7::smallint[],
     $8::bigint[], $9::integer[], $10::integer[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
-    $15::boolean[], $16::bigint[], $17::text[], $18::boolean[], $19::text[], $20::boolean[], $21::text[]
+    $15::boolean[], $16::bigint[], $17::text[], $18::boolean[], $19::text[], $20::boolean[], $21::text[], $22::bytea[]
 ) AS w (
     id, expected_version, from_state, tenant, judged_until, judged_node, state,
     version, attempts, crashes, trail, due_at, lane, execute_at,
-    sets_expiry, expires_at, payload, sets_policy, retry_policy, sets_metadata, metadata
+    sets_expiry, expires_at, payload, sets_policy, retry_policy, sets_metadata, metadata, kept_trail
 )
 WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state
     AND (w.judged_until IS NULL OR (t.lease_expires_at = w.judged_until AND t.node IS NOT DISTINCT FROM w.judged_node))

@@ -15,8 +15,9 @@ WITH taken AS (
         deadline_at = ($13::bigint[])[w.class],
         lease_millis = ($14::bigint[])[w.class],
         started_at = CASE WHEN ($6::smallint[])[w.class] = 3 THEN ($1::bigint[])[w.class] ELSE t.started_at END,
-        trail = t.trail || w.trail
-    FROM unnest($2::tid[], $3::bigint[], $4::integer[], $5::bytea[]) AS w (place, expected_version, class, trail)
+        trail = coalesce(w.kept_trail, t.trail) || w.trail
+    FROM unnest($2::tid[], $3::bigint[], $4::integer[], $5::bytea[], $15::bytea[])
+        AS w (place, expected_version, class, trail, kept_trail)
     WHERE t.ctid = w.place AND t.version = w.expected_version
     RETURNING 1
 )

@@ -14,5 +14,5 @@ UPDATE tasks SET
     deadline_at = ?12,
     lease_millis = ?13,
     started_at = ifnull(?14, started_at),
-    trail = CAST(trail || ?15 AS BLOB)
+    trail = CAST(ifnull(?16, trail) || ?15 AS BLOB)
 WHERE seq = ?1
