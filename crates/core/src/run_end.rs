@@ -4,9 +4,13 @@
 //! to write, and returns it with the [`RunEnd`]: what became of the run. Both settlers call it.
 //! Metrics and breakers see only the `RunEnd` of a run. Pure.
 
+use std::time::Duration;
+
+use crate::backoff::ExponentialBackoff;
 use crate::json::Json;
 use crate::retry::RetryPolicy;
 use crate::state::{By, Change, Event, Failure, Position, State, transition};
+use crate::time::millis;
 use crate::trail::{FailedHow, RunError};
 
 /// What a worker reports about a run when it stops working on it.
@@ -24,7 +28,10 @@ pub enum RunOutcome {
     /// The run failed.
     Failed(RunFailure),
     /// The pull worker that holds the task gives it back. The attempt is not counted.
-    Released,
+    Released {
+        /// How long the task waits before it can be claimed again.
+        delay_millis: u64,
+    },
     /// The node gives the task back, because it shuts down. The attempt is not counted.
     GivenBack,
 }
@@ -44,7 +51,28 @@ pub struct RunFailure {
     pub retry_after_millis: Option<u64>,
 }
 
+/// The first releases in a row, after which the task can be claimed again at once.
+const FREE_RELEASES: u32 = 3;
+
+/// How long a task waits after further releases in a row. A release uses up no attempt, so workers
+/// that release a task at once would otherwise pass it round and round, as fast as the store can
+/// write.
+const RELEASE_PAUSES: ExponentialBackoff = ExponentialBackoff::new(Duration::from_millis(100), Duration::from_secs(30));
+
 impl RunOutcome {
+    /// The same outcome of a task that was released this often in a row before. A further release
+    /// delays it for longer each time.
+    #[must_use]
+    pub fn after_releases(self, before: u32) -> Self {
+        match self {
+            Self::Released { delay_millis } if before >= FREE_RELEASES => {
+                let pause = millis(RELEASE_PAUSES.longest_pause(before - FREE_RELEASES + 1));
+                Self::Released { delay_millis: delay_millis.max(pause) }
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Ends the run of a task at `position`: the change to write, and what becomes of the run when
     /// it is applied. None if the run goes on (it was accepted), or the task is not running.
     /// `is_under_breaker` is called for failures only; `random` is any number.
@@ -72,9 +100,9 @@ impl RunOutcome {
                 is_under_breaker: is_under_breaker(),
                 random,
             }),
-            Self::Released => {
+            Self::Released { delay_millis } => {
                 returned = Some(RunEnd::Released);
-                Event::GiveBack(by.now)
+                Event::GiveBack(by.now.plus_unsigned_millis(delay_millis))
             }
             Self::GivenBack => {
                 returned = Some(RunEnd::GivenBack);
@@ -165,6 +193,8 @@ mod tests {
     const RUNNING: Position =
         Position { state: State::Running, version: 5, attempts: 1, crashes: 0, cancel_requested: false };
 
+    const RELEASED: RunOutcome = RunOutcome::Released { delay_millis: 0 };
+
     fn by() -> By<'static> {
         By { now: Timestamp::from_millis(1_000), node: NodeId::new(7), actor: Actor::Node }
     }
@@ -194,7 +224,7 @@ mod tests {
             (completed(), State::Completed, RunEnd::Completed),
             (failed(true), State::Pending, RunEnd::Retried),
             (failed(false), State::DeadLettered, RunEnd::DeadLettered),
-            (RunOutcome::Released, State::Pending, RunEnd::Released),
+            (RELEASED, State::Pending, RunEnd::Released),
             (RunOutcome::GivenBack, State::Pending, RunEnd::GivenBack),
         ] {
             assert_eq!(end_of(outcome.clone(), RUNNING), Some((to, end)), "{outcome:?}");
@@ -206,9 +236,22 @@ mod tests {
     #[test]
     fn a_run_that_was_asked_to_stop_ends_cancelled() {
         let stopping = Position { version: 6, cancel_requested: true, ..RUNNING };
-        for outcome in [completed(), failed(true), RunOutcome::Released, RunOutcome::GivenBack] {
+        for outcome in [completed(), failed(true), RELEASED, RunOutcome::GivenBack] {
             assert_eq!(end_of(outcome, stopping), Some((State::Cancelled, RunEnd::Cancelled)));
         }
+    }
+
+    #[test]
+    fn releases_in_a_row_delay_the_task() {
+        let due = |before| {
+            let outcome = RELEASED.after_releases(before);
+            let (change, _) = outcome.end_run(&RUNNING, RetryPolicy::default(), || false, 0, &by()).unwrap();
+            change.due_at.unwrap().millis_since(by().now)
+        };
+        assert_eq!([0, 1, 2, 3, 4, 5, 11, 12, u32::MAX].map(due), [0, 0, 0, 100, 200, 400, 25_600, 30_000, 30_000]);
+        let asked = RunOutcome::Released { delay_millis: 60_000 };
+        assert_eq!(asked.clone().after_releases(9), asked);
+        assert_eq!(RunOutcome::GivenBack.after_releases(9), RunOutcome::GivenBack, "a node gives it back");
     }
 
     #[test]

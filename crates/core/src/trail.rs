@@ -290,6 +290,18 @@ impl Trail {
         self.entries().find(|entry| entry.version == version)
     }
 
+    /// How often workers have released the task in a row: since its submission, or since something
+    /// else became of a run.
+    pub fn releases_in_a_row(&self) -> u32 {
+        self.entries().fold(0, |releases, entry| match (&entry.step, &entry.actor) {
+            (Step::GivenBack, Actor::Worker(_)) => releases.saturating_add(1),
+            (Step::GivenBack | Step::Claimed | Step::Started { .. } | Step::Edited | Step::Omitted { .. }, _) => {
+                releases
+            }
+            _ => 0,
+        })
+    }
+
     /// The last error and when it happened. If the task expired after it had run, the message
     /// includes the error of its last run.
     pub fn last_error(&self) -> Option<(Timestamp, RunError<'_>)> {

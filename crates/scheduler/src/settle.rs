@@ -282,6 +282,7 @@ impl LeaseSettler {
                 let is_under_breaker = || self.circuits.is_open_over(&task.lane.key);
                 let (change, end) = outcome
                     .clone()
+                    .after_releases(task.trail.releases_in_a_row())
                     .end_run(&position, task.body.retry_policy, is_under_breaker, rand::random(), &by)
                     .expect("invariant: every outcome of a pull worker ends its run");
                 SettleDecision::End(Box::new(change), end)
@@ -383,7 +384,7 @@ fn answer_from_trail(item: &Settlement, task: &Task) -> SettleResult {
         ) if *error == failure.error && (failure.retryable || next.to == State::DeadLettered) => {
             Ok(SettleEffect::REPEATED)
         }
-        (Step::GivenBack, RunOutcome::Released) => Ok(SettleEffect::REPEATED),
+        (Step::GivenBack, RunOutcome::Released { .. }) => Ok(SettleEffect::REPEATED),
         (Step::CancelRequested, _) => Err(SettleRefusal::Cancelled),
         _ => stale,
     }

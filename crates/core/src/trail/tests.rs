@@ -184,3 +184,24 @@ fn a_run_is_its_start_and_its_end() {
     assert_eq!(runs[0].end.as_ref().unwrap().outcome, "failed");
     assert_eq!(runs[1].end, None);
 }
+
+#[test]
+fn releases_are_counted_until_something_else_happens() {
+    let mut trail = Trail::default();
+    let mut counts = Vec::new();
+    let run = |end| [Step::Claimed, Step::Started { attempt: 1 }, end];
+    let node = Entry { actor: Actor::Node, ..entry(1, State::Pending, Step::GivenBack) };
+    let steps = [Step::Submitted].into_iter().chain([(); 2].into_iter().flat_map(|()| run(Step::GivenBack)));
+    for step in steps.chain([Step::Edited, Step::Claimed]) {
+        trail.push(&entry(1, State::Pending, step));
+        counts.push(trail.releases_in_a_row());
+    }
+    assert_eq!(counts, [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+    trail.push(&node);
+    assert_eq!(trail.releases_in_a_row(), 2, "a node gave it back, not a worker");
+    for end in [failed(), Step::RunNow, Step::Redriven] {
+        let mut ended = trail.clone();
+        ended.push(&entry(1, State::Pending, end));
+        assert_eq!(ended.releases_in_a_row(), 0);
+    }
+}

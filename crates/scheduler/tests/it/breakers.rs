@@ -202,7 +202,7 @@ async fn a_probe_that_was_not_taken_is_made_again_soon() {
     harness.advance(1_000).await;
     harness.watch.run_once().await.unwrap();
     let probe = harness.lease("q", 1).await.remove(0);
-    harness.settler.settle(TENANT, vec![settlement(&probe, RunOutcome::Released)]).await.unwrap();
+    harness.settler.settle(TENANT, vec![settlement(&probe, RunOutcome::Released { delay_millis: 0 })]).await.unwrap();
     harness.watch.run_once().await.unwrap();
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));

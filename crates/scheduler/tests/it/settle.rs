@@ -14,7 +14,7 @@ use crate::harness::{Harness, NODE};
 
 const COMPLETED: SettleResult = Ok(SettleEffect::ended(RunEnd::Completed));
 const RETRIED: SettleResult = Ok(SettleEffect::ended(RunEnd::Retried));
-const RELEASED: RunReport = RunReport::Ended(RunOutcome::Released);
+const RELEASED: RunReport = RunReport::Ended(RunOutcome::Released { delay_millis: 0 });
 const REPEATED: SettleResult = Ok(SettleEffect::REPEATED);
 const CANCELLED: SettleResult = Err(SettleRefusal::Cancelled);
 const NOT_FOUND: SettleResult = Err(SettleRefusal::NotFound);

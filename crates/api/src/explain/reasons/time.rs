@@ -47,7 +47,10 @@ fn spread(facts: &Facts) -> String {
         let most = if jitter > 0 { format!(" over {} s", seconds(jitter)) } else { String::new() };
         format!("; it was to run at {execute_at}, and queue {queue} spreads its tasks{most} (dispatch_jitter_seconds)")
     });
-    by_schedule.into_iter().chain(by_queue).collect()
+    let releases = if is_given_back { task.trail.releases_in_a_row() } else { 0 };
+    let by_release = (releases > 1)
+        .then(|| format!("; workers released it {releases} times in a row, so it waits longer each time"));
+    by_schedule.into_iter().chain(by_queue).chain(by_release).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a jitter is at most an hour")]

@@ -31,7 +31,7 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
     }
     let report = match item.outcome {
         SettleOutcome::Completed => RunReport::Ended(RunOutcome::Completed { result: item.result, http_status: None }),
-        SettleOutcome::Released => RunReport::Ended(RunOutcome::Released),
+        SettleOutcome::Released => RunReport::Ended(RunOutcome::Released { delay_millis: 0 }),
         SettleOutcome::Heartbeat => RunReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
         SettleOutcome::Failed => {
             let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {

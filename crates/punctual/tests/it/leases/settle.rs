@@ -189,6 +189,20 @@ async fn retries_used_up_make_a_dead_letter() {
 }
 
 #[tokio::test]
+async fn a_task_that_is_released_in_a_row_waits_longer() {
+    let caller = shared().await;
+    let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        let lease = caller.lease_one("q").await;
+        caller.report("release", &lease, json!({})).await.expect(200);
+        let task = caller.task(&id).await;
+        waits.push(seconds_between(time(&task["updated_at"]), time(&task["next_attempt_at"])));
+    }
+    assert_eq!(waits, [0.0, 0.0, 0.0, 0.1, 0.2, 0.4]);
+}
+
+#[tokio::test]
 async fn a_released_attempt_is_not_counted() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": quick(0)})).await;
