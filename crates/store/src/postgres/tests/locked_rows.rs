@@ -31,7 +31,7 @@ async fn a_row_that_changed_fails_the_transaction_of_its_claim() {
         deadline_at: START,
         lease_millis: 1,
     };
-    let mut stale = task.position.clone();
+    let mut stale = task.position;
     stale.version += 1;
     let change = transition(&other.position, Event::Lease(hold.clone()), &by).unwrap();
     let stale = transition(&stale, Event::Lease(hold), &by).unwrap();
