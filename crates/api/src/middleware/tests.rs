@@ -116,7 +116,8 @@ async fn a_body_beyond_the_wait_queue_is_read_and_refused_late() {
 async fn a_body_that_stops_coming_is_408() {
     let world = World::new();
     let routes = Router::new().route("/read", post(async |body: String| body));
-    let reading = HttpRequest::post("/read").header("host", "localhost").body(Body::new(body(None, |_| Poll::Pending))).unwrap();
+    let reading =
+        HttpRequest::post("/read").header("host", "localhost").body(Body::new(body(None, |_| Poll::Pending))).unwrap();
     let answer = behind(&world, routes, reading).await;
     assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::REQUEST_TIMEOUT, "request_timeout"));
 }
