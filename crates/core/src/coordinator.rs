@@ -50,7 +50,7 @@ pub struct LeaderLease {
 
 /// A lease as another node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldLease {
+pub struct CurrentLease {
     /// Who holds it, and in which term.
     pub lease: LeaderLease,
     /// When it ends unless it is renewed.
@@ -67,7 +67,7 @@ pub trait Coordinator: Send + Sync {
     async fn renew(&self, lease: &LeaderLease, ttl_millis: u64) -> Result<bool, StoreError>;
 
     /// Reads the current lease.
-    async fn holder(&self, name: &str) -> Result<Option<HeldLease>, StoreError>;
+    async fn holder(&self, name: &str) -> Result<Option<CurrentLease>, StoreError>;
 
     /// Releases the lease.
     async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError>;

@@ -1,11 +1,11 @@
 //! Elects one node to run the leader's loops.
 //!
 //! Every node with the role `leader` runs an elector. A node that does not lead asks again when the
-//! lease of the leader ends, and sometimes before: the leader may release it. The leader holds a lease with a term and
-//! renews it well before it expires. A leader that cannot renew stops after two thirds of the
-//! lease, by its own monotonic clock. So it has stopped before another node can start. Its loops
-//! write as the holder of the lease. The store refuses the writes of an older term; a loop that is
-//! refused ends, and the leadership ends with it.
+//! lease of the leader ends, and sometimes before: the leader may release it. The leader holds a
+//! lease with a term and renews it well before it expires. A leader that cannot renew stops after
+//! two thirds of the lease, by its own monotonic clock. So it has stopped before another node can
+//! start. Its loops write as the holder of the lease. The store refuses the writes of an older
+//! term; a loop that is refused ends, and the leadership ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;

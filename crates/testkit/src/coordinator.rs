@@ -197,8 +197,8 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
     assert!(acquire(&coordinator, "leader", a).await.is_some());
 }
 
-/// Every node sees the holder, the term and how long it lasts, and no holder after the lease has run
-/// out or was given up.
+/// Every node sees the holder, the term and how long it lasts, and no holder after the lease has
+/// run out or was given up.
 pub async fn every_node_can_read_the_holder(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::new(u64::MAX >> 1));

@@ -1,11 +1,11 @@
-//! Refuses to start with so few open files that the store could not work: it would fail later, after
-//! the node has said that it listens.
+//! Refuses to start with so few open files that the store could not work: it would fail later,
+//! after the node has said that it listens.
 
 use anyhow::ensure;
 use punctual_api::server::open_files;
 
-/// The files that a node opens for itself: the store's files or connections, its log and its sockets.
-/// Those of clients and webhooks come on top.
+/// The files that a node opens for itself: the store's files or connections, its log and its
+/// sockets. Those of clients and webhooks come on top.
 const OWN_FILES: usize = 64;
 
 /// Fails if this process cannot open the files that a node needs for itself.

@@ -1,9 +1,10 @@
 //! The loop that keeps this node's share of the partitions.
 //!
-//! It runs at every renewal, when the right of another node ends, and at once when partitions may be
-//! free or this node may have too many. So the partitions of a silent node are taken when its lease
-//! ends, not at the next renewal. It records what this node owns in [`OwnedPartitions`]. Invariant: only this loop adds
-//! partitions there; the dispatcher only removes those that another node owns.
+//! It runs at every renewal, when the right of another node ends, and at once when partitions may
+//! be free or this node may have too many. So the partitions of a silent node are taken when its
+//! lease ends, not at the next renewal. It records what this node owns in [`OwnedPartitions`].
+//! Invariant: only this loop adds partitions there; the dispatcher only removes those that another
+//! node owns.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use punctual_core::clock::{Clock, ManualClock};
-use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
+use punctual_core::coordinator::{Coordinator, CurrentLease, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::{PartitionShare, rebalance};
 use punctual_core::store::StoreError;
@@ -92,7 +92,7 @@ impl Coordinator for Table {
         unreachable!("the owner of partitions needs no lease")
     }
 
-    async fn holder(&self, _: &str) -> Result<Option<HeldLease>, StoreError> {
+    async fn holder(&self, _: &str) -> Result<Option<CurrentLease>, StoreError> {
         unreachable!("the owner of partitions needs no lease")
     }
 
@@ -229,7 +229,8 @@ async fn a_requested_pass_takes_the_partitions_of_a_leaving_node() {
     staying.await.unwrap();
 }
 
-/// Whether the node died just before its renewal or just after it, and whenever the survivor renews.
+/// Whether the node died just before its renewal or just after it, and whenever the survivor
+/// renews.
 #[tokio::test(start_paused = true)]
 async fn partitions_of_a_silent_node_are_taken_when_they_end() {
     for phase in 0..10 {

@@ -1,6 +1,6 @@
 //! Named leases. Every call is one statement.
 
-use punctual_core::coordinator::{HeldLease, LeaderLease};
+use punctual_core::coordinator::{CurrentLease, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
 
@@ -26,12 +26,12 @@ pub(crate) async fn holder<C: Connection>(
     connection: &mut C,
     now: Timestamp,
     name: &str,
-) -> Result<Option<HeldLease>, C::Fault> {
+) -> Result<Option<CurrentLease>, C::Fault> {
     let rows = connection.query(PortableSql::LeaseGet, &[&name, &now.as_millis()]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (holder, term) = (node_from_column(row.get(0)?), row.get::<i64>(1)?.cast_unsigned());
     let expires_at = Timestamp::from_millis(row.get(2)?);
-    Ok(Some(HeldLease { lease: LeaderLease { name: name.to_owned(), holder, term }, expires_at }))
+    Ok(Some(CurrentLease { lease: LeaderLease { name: name.to_owned(), holder, term }, expires_at }))
 }
 
 /// Extends the lease, unless it has expired or changed hands.

@@ -10,14 +10,14 @@ use super::fault::Fault;
 use super::{ConnectError, PostgresStore, Sql};
 use crate::migrations::postgres::STEPS;
 
-/// How often the check asks for the lock of writes, and how long it waits in between: a change of the
-/// schema may have the tables for half a second.
+/// How often the check asks for the lock of writes, and how long it waits in between: a change of
+/// the schema may have the tables for half a second.
 const LOCK_TRIES: usize = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(250);
 
 impl PostgresStore {
-    /// Writes and reads one row, and makes sure that nothing keeps tasks from being written. It never
-    /// waits for a lock: the leases are renewed on the same connection.
+    /// Writes and reads one row, and makes sure that nothing keeps tasks from being written. It
+    /// never waits for a lock: the leases are renewed on the same connection.
     pub(super) async fn check(&self) -> Result<(), StoreError> {
         let now = self.now().as_millis();
         self.check_locks().await?;
@@ -51,8 +51,8 @@ impl PostgresStore {
     }
 }
 
-/// Whether the lock of every write of tasks can be had at once. The lock ends with the text, which is
-/// one transaction.
+/// Whether the lock of every write of tasks can be had at once. The lock ends with the text, which
+/// is one transaction.
 async fn lock_briefly(session: &Session) -> Result<bool, Fault> {
     match session.run("LOCK TABLE tasks, lanes, counts IN ROW EXCLUSIVE MODE NOWAIT; SELECT 1").await {
         Ok(()) => Ok(true),

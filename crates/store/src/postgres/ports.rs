@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
+use punctual_core::coordinator::{Coordinator, CurrentLease, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, PartitionShare};
@@ -143,7 +143,7 @@ impl Coordinator for PostgresStore {
         self.leases().call(async |mut session| leases::renew(&mut session, now, lease, ttl_millis).await).await
     }
 
-    async fn holder(&self, name: &str) -> Result<Option<HeldLease>, StoreError> {
+    async fn holder(&self, name: &str) -> Result<Option<CurrentLease>, StoreError> {
         let now = self.now();
         self.leases().call(async |mut session| leases::holder(&mut session, now, name).await).await
     }

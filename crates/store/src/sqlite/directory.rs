@@ -13,8 +13,8 @@ const DATABASE: &str = "punctual.db";
 /// The file whose lock says that a process works here.
 const LOCK: &str = "punctual.lock";
 
-/// A file that is written to see whether there is room, and its size: more than SQLite needs to open
-/// a database.
+/// A file that is written to see whether there is room, and its size: more than SQLite needs to
+/// open a database.
 const TRIAL: &str = "punctual.trial";
 const TRIAL_BYTES: usize = 256 << 10;
 

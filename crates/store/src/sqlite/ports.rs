@@ -1,7 +1,7 @@
 //! The ports that the store implements: each call becomes a job of the writer or of a reader.
 
 use async_trait::async_trait;
-use punctual_core::coordinator::{Coordinator, HeldLease, LeaderLease};
+use punctual_core::coordinator::{Coordinator, CurrentLease, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, PartitionShare};
@@ -122,7 +122,7 @@ impl Coordinator for SqliteStore {
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
-    async fn holder(&self, name: &str) -> Result<Option<HeldLease>, StoreError> {
+    async fn holder(&self, name: &str) -> Result<Option<CurrentLease>, StoreError> {
         let name = name.to_owned();
         let work = move |session: &mut Session<'_>| {
             let now = session.now();
