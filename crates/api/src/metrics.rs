@@ -6,6 +6,7 @@
 //! that a caller sends becomes a series.
 
 mod counts;
+mod measured_store;
 mod text;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use punctual_core::schedules::OccurrenceOutcome;
 use punctual_core::time::Timestamp;
 
 pub use counts::TaskCounts;
+pub use measured_store::{MeasuredStore, StoreMetrics};
 
 /// In seconds: from a quick handler to a long poll.
 const REQUEST_BUCKETS: [f64; 14] =
@@ -68,6 +70,8 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     tasks: Family<StateLabel, Gauge>,
+    /// Of the store.
+    pub store: StoreMetrics,
     /// A family, so that an unknown value can be absent.
     quarantined: Family<[(&'static str, &'static str); 0], Gauge>,
 }
@@ -147,6 +151,18 @@ impl Metrics {
                 "How far the wall clock of this machine is ahead of the store's; negative when it is behind",
                 Gauge::default(),
             ),
+            store: StoreMetrics {
+                up: register.metric("punctual_store_up", "1 if the store answered the last call, else 0"),
+                errors: register.metric("punctual_store_errors", "Calls of the store that failed, by error"),
+                call_seconds: register.seconds(
+                    "punctual_store_call",
+                    "Time that the store took for a call, the wait for a connection or the writer included",
+                    Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
+                ),
+                connections: register.metric("punctual_store_connections", "Connections to the store that are open"),
+                connections_in_use: register
+                    .metric("punctual_store_connections_in_use", "Connections to the store that are at work"),
+            },
             longest_wait: register.seconds(
                 "punctual_longest_wait",
                 "How long the first due task that could be claimed has waited, by band of priorities",

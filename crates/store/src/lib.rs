@@ -10,6 +10,7 @@ mod beats;
 mod blocked_child;
 mod claims;
 mod columns;
+mod connection_counts;
 mod dependencies;
 mod effects;
 mod forecast_tally;
@@ -34,3 +35,5 @@ mod tally;
 mod task_row;
 mod weights;
 mod write_queue;
+
+pub use connection_counts::ConnectionCounts;

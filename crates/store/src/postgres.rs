@@ -78,6 +78,7 @@ pub(crate) use statements::Sql;
 use statements::{OF_QUEUES, OF_ROUNDS};
 use writer::{TasksInDoubt, WriteQueues, WriterShared};
 
+use crate::connection_counts::ConnectionCounts;
 use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 
 /// One writer for small submissions, one for large ones, and one that never inserts.
@@ -244,6 +245,11 @@ impl PostgresStore {
     /// Subscribes to the notifications of other nodes about waiting tasks and free partitions.
     pub fn wakes(&self) -> Wakes {
         self.shared.listener.subscribe()
+    }
+
+    /// The connections of this store; those of the read store are not counted.
+    pub fn connections(&self) -> Arc<ConnectionCounts> {
+        Arc::clone(&self.address().connections)
     }
 
     /// The lag of the read store; none without a read store, or if it does not answer.

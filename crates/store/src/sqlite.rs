@@ -81,6 +81,7 @@ use session::Session;
 pub(crate) use statements::Sql;
 use writer::WriterHandle;
 
+use crate::connection_counts::ConnectionCounts;
 use crate::limit_watch::LimitWatch;
 use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 
@@ -219,6 +220,7 @@ struct Shared {
     /// Where the next review begins.
     reviewed: Mutex<ReviewCursor>,
     walks: Mutex<Walks>,
+    connections: Arc<ConnectionCounts>,
     threads: Mutex<Option<Threads>>,
 }
 
@@ -256,15 +258,25 @@ impl SqliteStore {
             .map_err(|reason| fault(reason.to_store_error().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
 
-        let (readers, reader_threads) = Readers::start(&directory.database(), &damage, &clock, node, &options)
-            .map_err(|reason| fault(reason.to_string()))?;
+        let connections = Arc::<ConnectionCounts>::default();
+        let (readers, reader_threads) =
+            Readers::start(&directory.database(), &damage, &clock, node, &options, &connections)
+                .map_err(|reason| fault(reason.to_string()))?;
         let fullness = Arc::new(Fullness::default());
         let health = (Arc::clone(&damage), Arc::clone(&fullness));
         let (limit_watch, left) = (Arc::new(LimitWatch::default()), Arc::new(Notify::new()));
-        let (writer, writer_thread) =
-            WriterHandle::start(connection, directory, health, (&limit_watch, &left), clock, node, options)
-                .inspect_err(|_| readers.close())
-                .map_err(|reason| fault(reason.to_string()))?;
+        let (writer, writer_thread) = WriterHandle::start(
+            connection,
+            directory,
+            health,
+            (&limit_watch, &left),
+            clock,
+            node,
+            options,
+            &connections,
+        )
+        .inspect_err(|_| readers.close())
+        .map_err(|reason| fault(reason.to_string()))?;
         let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
         Ok(Self {
             shared: Arc::new(Shared {
@@ -276,9 +288,15 @@ impl SqliteStore {
                 left,
                 reviewed: Mutex::default(),
                 walks: Mutex::default(),
+                connections,
                 threads,
             }),
         })
+    }
+
+    /// The connections of this store: the writer's and the readers'.
+    pub fn connections(&self) -> Arc<ConnectionCounts> {
+        Arc::clone(&self.shared.connections)
     }
 
     fn writer(&self) -> &WriterHandle {

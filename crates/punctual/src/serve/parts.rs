@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use punctual_api::metrics::Metrics;
+use punctual_api::metrics::{MeasuredStore, Metrics};
 use punctual_broker::embedded::EmbeddedBroker;
 use punctual_core::breakers::Breakers;
 use punctual_core::broker::Broker;
@@ -22,6 +22,7 @@ use punctual_scheduler::hints::Hints;
 use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::targets::Targets;
+use punctual_store::ConnectionCounts;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::{QueueCache, SubmissionRules};
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
@@ -46,6 +47,8 @@ pub struct NodeParts {
     pub database: Arc<dyn SidePorts>,
     /// The store itself, if nodes share it.
     pub postgres: Option<PostgresStore>,
+    /// The connections of the store.
+    pub connections: Arc<ConnectionCounts>,
     pub broker: Arc<dyn Broker>,
     pub circuits: Arc<Circuits>,
     pub queue_cache: QueueCache,
@@ -64,16 +67,16 @@ pub struct NodeParts {
 impl NodeParts {
     /// Opens the adapters that the configuration names.
     pub async fn open(config: Config, node: NodeId, wrap_store: StoreWrapper) -> anyhow::Result<Self> {
-        let OpenStore { clock, skew, database, postgres } = store::open(&config, node).await?;
+        let OpenStore { clock, skew, database, postgres, connections } = store::open(&config, node).await?;
         let coordinator: Arc<dyn Coordinator> = match config.coordinator {
             CoordinatorChoice::Store => database.clone(),
         };
         let BrokerChoice::Embedded = config.broker;
         let (hints, cron_waker) = (Arc::<Hints>::default(), Arc::<CronWaker>::default());
-        let tasks = wrap_store(database.clone());
+        let metrics = Metrics::new(clock.now());
+        let tasks = Arc::new(MeasuredStore::new(wrap_store(database.clone()), metrics.store.clone()));
         let store = NotifyingStore::new(tasks, database.clone(), Arc::clone(&hints), Arc::clone(&cron_waker));
         let store = Arc::new(store);
-        let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
         Ok(Self {
             node,
@@ -96,6 +99,7 @@ impl NodeParts {
             skew,
             database,
             postgres,
+            connections,
             hints,
             cron_waker,
             metrics,

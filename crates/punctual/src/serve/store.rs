@@ -7,6 +7,7 @@ use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::database::Database;
 use punctual_core::ids::NodeId;
 use punctual_leader::membership::Skew;
+use punctual_store::ConnectionCounts;
 use punctual_store::postgres::{self, PostgresClock, PostgresStore, ReadStore};
 use punctual_store::sqlite::{self, SqliteStore};
 
@@ -22,6 +23,8 @@ pub struct OpenStore {
     pub database: Arc<dyn Database>,
     /// The store itself, if nodes share it.
     pub postgres: Option<PostgresStore>,
+    /// Its connections.
+    pub connections: Arc<ConnectionCounts>,
 }
 
 /// Opens the store and brings its schema up to date.
@@ -34,6 +37,7 @@ pub async fn open(config: &Config, node: NodeId) -> anyhow::Result<OpenStore> {
                 clock,
                 // The wall clock is the store's clock.
                 skew: Arc::new(|| 0),
+                connections: store.connections(),
                 database: Arc::new(store),
                 postgres: None,
             })
@@ -58,6 +62,7 @@ async fn open_postgres(config: &Config, url: &SecretUrl, node: NodeId) -> anyhow
     Ok(OpenStore {
         clock,
         skew: Arc::new(move || postgres_clock.skew_millis()),
+        connections: store.connections(),
         database: Arc::new(store.clone()),
         postgres: Some(store),
     })

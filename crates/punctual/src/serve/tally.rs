@@ -56,6 +56,8 @@ impl Tally {
             metrics.longest_wait(band.as_str(), self.parts.waits.longest(band, now));
         }
         metrics.read_store_lag(self.parts.postgres.as_ref().and_then(PostgresStore::read_store_lag));
+        metrics.store.connections.set(gauge(self.parts.connections.open()));
+        metrics.store.connections_in_use.set(gauge(self.parts.connections.in_use()));
         metrics.webhooks_in_flight.set(gauge(worker_stats.in_flight()));
         for end in RunEnd::ALL {
             let ended = worker_stats.ended(end);

@@ -140,6 +140,8 @@ async fn nodes_wait_for_a_database_that_restarts() {
     assert!(refused.header("retry-after").is_some(), "{refused}");
     let checks = json!({"store": "failed", "broker": "ok", "migrations": "unknown"});
     assert_eq!(cluster.caller(0).api.get("/readyz").await.value()["checks"], checks);
+    cluster.until_metric(0, "punctual_store_up", |up| up == 0.0).await;
+    cluster.until_metric(0, "punctual_store_errors_total{error=\"unavailable\"}", |errors| errors > 0.0).await;
     cluster.postgres.start_again().await;
     for node in 0..2 {
         eventually("the node is ready again", SOON, async || {
@@ -147,6 +149,9 @@ async fn nodes_wait_for_a_database_that_restarts() {
             if answer.status() == 200 { Ok(()) } else { Err(answer.to_string()) }
         })
         .await;
+        cluster.until_metric(node, "punctual_store_up", |up| up == 1.0).await;
+        cluster.until_metric(node, "punctual_store_connections", |open| open >= 10.0).await;
+        cluster.until_metric(node, "punctual_store_call_seconds_count{call=\"heads\"}", |calls| calls > 0.0).await;
     }
     assert_eq!(id_of(&cluster.caller(1).lease_one("q").await["task"]), id);
     let away = "cannot take submissions by SQL";
@@ -211,11 +216,16 @@ impl Cluster {
     }
 
     /// Returns once `count` workers wait at a node.
-    async fn until_waiting(&self, node: usize, count: usize) {
-        let wanted = format!("punctual_waiting_workers {count}");
-        eventually("the polls have arrived", SOON, async || {
+    async fn until_waiting(&self, node: usize, count: u32) {
+        self.until_metric(node, "punctual_waiting_workers", |waiting| waiting == f64::from(count)).await;
+    }
+
+    /// Returns once a metric of a node is as wanted.
+    async fn until_metric(&self, node: usize, series: &str, is_so: impl Fn(f64) -> bool) {
+        eventually(series, SOON, async || {
             let metrics = self.caller(node).api.get("/metrics").await.text().to_owned();
-            if metrics.lines().any(|line| line == wanted) { Ok(()) } else { Err(metrics) }
+            let values = metrics.lines().filter_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+            if values.into_iter().any(&is_so) { Ok(()) } else { Err(metrics) }
         })
         .await;
     }

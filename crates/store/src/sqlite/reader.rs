@@ -23,6 +23,7 @@ use super::job::{Job, job};
 use super::job_queue::{JobQueue, WriteClass};
 use super::session::Session;
 use super::statements::Sql;
+use crate::connection_counts::{ConnectionCounts, CountedConnection};
 use crate::write_queue::{BatchLimit, Weight};
 
 /// The number of lanes that each reader caches; the writer's cache is the one that matters.
@@ -41,6 +42,7 @@ impl Readers {
         clock: &Arc<dyn Clock>,
         node: NodeId,
         options: &Options,
+        connections: &Arc<ConnectionCounts>,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let queue = Arc::new(JobQueue::new(options.reader_bounds(), ONE, Duration::MAX));
         let readers = Self { queue };
@@ -53,6 +55,7 @@ impl Readers {
                 clock: Arc::clone(clock),
                 node,
                 options: options.clone(),
+                connections: Arc::clone(connections),
             };
             let spawned = thread::Builder::new().name("punctual-read".to_owned()).spawn(move || thread.run());
             match spawned {
@@ -90,6 +93,7 @@ struct ReaderThread {
     clock: Arc<dyn Clock>,
     node: NodeId,
     options: Options,
+    connections: Arc<ConnectionCounts>,
 }
 
 impl ReaderThread {
@@ -116,7 +120,9 @@ impl ReaderThread {
 
     fn serve(&self, connection: &Connection) -> Result<(), Fault> {
         let mut session = Session::new(connection, &self.damage, Arc::clone(&self.clock), self.node, LANES);
+        let counted = CountedConnection::open(&self.connections);
         while let Some(jobs) = self.queue.take() {
+            let _call = counted.call();
             for mut job in jobs {
                 let outcome = read(&mut session, job.as_mut());
                 job.answer(outcome.as_ref().map_err(Fault::to_store_error).copied());

@@ -32,6 +32,7 @@ use super::limits;
 use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
+use crate::connection_counts::{ConnectionCounts, CountedConnection};
 use crate::limit_watch::LimitWatch;
 use crate::write_queue::Weight;
 
@@ -51,6 +52,7 @@ impl WriterHandle {
         clock: Arc<dyn Clock>,
         node: NodeId,
         options: Options,
+        connections: &Arc<ConnectionCounts>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let queue = Arc::new(JobQueue::new(options.writer_bounds(), options.batch_limit(), EARLY_END_INTERVAL));
         let writer = Self { queue: Arc::clone(&queue), damage: Arc::clone(&damage) };
@@ -64,6 +66,7 @@ impl WriterHandle {
             clock,
             node,
             options,
+            connections: Arc::clone(connections),
         };
         let handle = thread::Builder::new().name("punctual-write".to_owned()).spawn(move || thread.run(connection))?;
         Ok((writer, handle))
@@ -130,6 +133,7 @@ struct WriterThread {
     clock: Arc<dyn Clock>,
     node: NodeId,
     options: Options,
+    connections: Arc<ConnectionCounts>,
 }
 
 /// Drops the waiting jobs when the thread ends, also by a panic, so that no caller waits forever.
@@ -184,7 +188,9 @@ impl WriterThread {
         let mut session = Session::new(connection, &self.damage, clock, self.node, self.options.cached_lanes);
         session.limit_watch = Some(Arc::clone(&self.limit_watch));
         session.resolver = Some(Arc::clone(&self.resolver));
+        let counted = CountedConnection::open(&self.connections);
         while let Some(batch) = self.queue.begin() {
+            let _call = counted.call();
             commit(&mut session, &self.queue, batch)?;
             if std::mem::take(&mut session.found_no_room) {
                 self.fullness.report();

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use punctual_core::store::Store;
 use serde_json::json;
 
+use crate::metrics::{MeasuredStore, Metrics};
 use crate::readiness::{ProbeFault, Probes, ReadinessProbe, probe};
 use crate::state::ApiConfig;
-use crate::testing::World;
+use crate::testing::{START, World};
 
 #[tokio::test(start_paused = true)]
 async fn readiness_follows_the_parts_and_liveness_does_not() {
@@ -105,6 +107,27 @@ async fn frequent_scrapes_cause_few_counts() {
     let answer = world.send("GET", "/metrics", None).await;
     let old = ["punctual_tasks{", "punctual_tasks_quarantined{} 0"];
     assert!(!old.iter().any(|old| answer.text.contains(old)), "an old number is not shown: {}", answer.text);
+}
+
+#[tokio::test]
+async fn calls_of_the_store_and_their_errors_are_measured() {
+    let world = World::new();
+    let metrics = Metrics::new(START);
+    let store = MeasuredStore::new(world.store.clone(), metrics.store.clone());
+    let shown = |lines: [&str; 3]| {
+        let text = metrics.prometheus();
+        assert!(lines.iter().all(|line| text.lines().any(|shown| shown == *line)), "not all of {lines:?} in {text}");
+    };
+    let unavailable = "punctual_store_errors_total{error=\"unavailable\"}";
+    store.check().await.unwrap();
+    let calls = "punctual_store_call_seconds_count{call=\"check\"}";
+    shown(["punctual_store_up 1", &format!("{unavailable} 0"), &format!("{calls} 1")]);
+    world.store.broken.store(true, Ordering::SeqCst);
+    store.check().await.unwrap_err();
+    shown(["punctual_store_up 0", &format!("{unavailable} 1"), &format!("{calls} 2")]);
+    world.store.broken.store(false, Ordering::SeqCst);
+    store.check().await.unwrap();
+    shown(["punctual_store_up 1", &format!("{unavailable} 1"), &format!("{calls} 3")]);
 }
 
 #[tokio::test]

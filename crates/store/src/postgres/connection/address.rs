@@ -16,6 +16,7 @@ use super::ConnectError;
 use super::lineage::Lineage;
 use super::session::CONNECT_TIMEOUT;
 use super::tls::{self, TlsMode};
+use crate::connection_counts::ConnectionCounts;
 use crate::postgres::fault::{Fault, describe};
 
 /// The parameters that a URL may have.
@@ -57,6 +58,8 @@ pub(crate) struct Address {
     connector: MakeRustlsConnect,
     /// The newest primary that was found there.
     pub lineage: Arc<Lineage>,
+    /// The connections to it.
+    pub connections: Arc<ConnectionCounts>,
 }
 
 impl Address {
@@ -77,7 +80,7 @@ impl Address {
         let mode_of_driver = if is_local { TlsMode::Disable } else { mode }.of_driver();
         config.ssl_mode(mode_of_driver);
         let connector = tls::connector(mode, roots.as_deref()).map_err(ConnectError::Url)?;
-        Ok(Self { config, connector, lineage: Arc::default() })
+        Ok(Self { config, connector, lineage: Arc::default(), connections: Arc::default() })
     }
 
     /// Connects with the URL's settings and those that `configure` adds.

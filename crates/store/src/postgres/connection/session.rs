@@ -18,6 +18,7 @@ use tracing::debug;
 
 use super::Address;
 use super::lineage::Primary;
+use crate::connection_counts::CountedConnection;
 use crate::postgres::fault::Fault;
 use crate::postgres::statements::Sql;
 
@@ -54,6 +55,7 @@ pub(crate) struct Session {
     /// Closed when the driver has ended.
     over: watch::Receiver<()>,
     prepared: Mutex<Vec<Option<Statement>>>,
+    counted: CountedConnection,
 }
 
 impl Session {
@@ -82,7 +84,9 @@ impl Session {
                 }
             }
         });
-        let session = Self { client, driver, over, prepared: Mutex::new(vec![None; Sql::ALL.len()]) };
+        let (prepared, counted) =
+            (Mutex::new(vec![None; Sql::ALL.len()]), CountedConnection::open(&address.connections));
+        let session = Self { client, driver, over, prepared, counted };
         session.run(&settings()).await?;
         session.check_lineage(address).await?;
         session.prepare(statements).await?;
@@ -116,7 +120,7 @@ impl Session {
     /// The rows of a statement.
     pub(crate) async fn query(&self, sql: Sql, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
         let statement = self.statement(sql).await?;
-        with_timeout(self.client.query(&statement, parameters)).await
+        self.answer(self.client.query(&statement, parameters)).await
     }
 
     /// Begins a transaction with a prepared statement; both are sent at once.
@@ -129,18 +133,27 @@ impl Session {
     /// How many rows a statement changed.
     pub(crate) async fn execute(&self, sql: Sql, parameters: Parameters<'_>) -> Result<u64, Fault> {
         let statement = self.statement(sql).await?;
-        with_timeout(self.client.execute(&statement, parameters)).await
+        self.answer(self.client.execute(&statement, parameters)).await
     }
 
     /// Runs text that has no parameters.
     pub(crate) async fn run(&self, sql: &str) -> Result<(), Fault> {
-        with_timeout(self.client.batch_execute(sql)).await
+        self.answer(self.client.batch_execute(sql)).await
     }
 
     /// The text that a query returns.
     #[cfg(test)]
     pub(crate) async fn show(&self, sql: &str) -> Result<String, Fault> {
-        Ok(with_timeout(self.client.query_one(sql, &[])).await?.get(0))
+        Ok(self.answer(self.client.query_one(sql, &[])).await?.get(0))
+    }
+
+    /// Waits for an answer of the server.
+    async fn answer<T>(&self, answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+        let _call = self.counted.call();
+        match timeout(ANSWER_TIMEOUT, answer).await {
+            Ok(answered) => Ok(answered?),
+            Err(_) => Err(Fault::Silent),
+        }
     }
 
     /// Returns when the connection has ended.
@@ -160,7 +173,7 @@ impl Session {
         if let Some(statement) = known {
             return Ok(statement);
         }
-        let statement = with_timeout(self.client.prepare(sql.text())).await?;
+        let statement = self.answer(self.client.prepare(sql.text())).await?;
         self.prepared.lock()[sql as usize] = Some(statement.clone());
         Ok(statement)
     }
@@ -170,13 +183,6 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.driver.abort();
-    }
-}
-
-async fn with_timeout<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
-    match timeout(ANSWER_TIMEOUT, answer).await {
-        Ok(answered) => Ok(answered?),
-        Err(_) => Err(Fault::Silent),
     }
 }
 
