@@ -1,6 +1,8 @@
 //! Answers as JSON, written straight to bytes. Called by the routes.
 
-use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
+use std::time::Duration;
+
+use axum::http::header::{AGE, CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_core::task::Task;
@@ -32,6 +34,14 @@ pub fn task(status: StatusCode, task: Task) -> Response {
 /// The answer to a request that made something, which is at `path` now.
 pub fn created(response: Response, path: &str) -> Response {
     with_header(response, LOCATION, path)
+}
+
+/// An answer from memory, with its age in whole seconds; none for a fresh one.
+pub fn aged(response: Response, age: Option<Duration>) -> Response {
+    match age {
+        Some(age) => with_header(response, AGE, &age.as_secs().to_string()),
+        None => response,
+    }
 }
 
 /// The answer to a request that was made before.

@@ -10,6 +10,7 @@
 
 pub mod admission;
 pub mod answer;
+pub mod cluster;
 mod cpu_pool;
 pub mod cursor;
 pub mod deadline;

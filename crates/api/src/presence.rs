@@ -1,8 +1,9 @@
 //! The presence of pull workers: those seen since the last flush, and what they polled for.
 //!
 //! Every lease call is recorded, and so is every settlement or heartbeat whose worker is known
-//! without a read. Presences stay in memory; [`PresenceFlusher`] writes them to the registry every
-//! few seconds in one batch, so that asking for work costs no write. A busy worker that makes no
+//! without a read. Presences stay in memory; [`PresenceFlusher`] writes them to the registry in one
+//! batch, so that asking for work costs no write of its own: within a second where other nodes read
+//! them, and every few seconds for a crowd of workers. A busy worker that makes no
 //! call is known by the leases it holds.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,6 +15,7 @@ use punctual_core::registry::WorkerPresence;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::polls::PollFilter;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::state::Api;
@@ -23,8 +25,9 @@ use crate::state::Api;
 const WORKERS_MAX: usize = 50_000;
 /// The maximum number of leases, of all tenants, to read in search of busy workers.
 pub(crate) const LEASES_MAX: usize = 10_000;
-/// How often presences are written.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the presences of a crowd are written, and how many workers are one.
+const CROWD_INTERVAL: Duration = Duration::from_secs(5);
+const CROWD: usize = 1_000;
 
 /// The workers seen since the last flush.
 #[derive(Default)]
@@ -85,6 +88,11 @@ impl UnflushedPresence {
         workers.range::<str, _>((after, Bound::Unbounded)).take(limit).map(|(_, presence)| presence.clone()).collect()
     }
 
+    /// Whether it should be written, if it was last written this long ago.
+    fn is_due(&self, flushed: Duration) -> bool {
+        flushed >= CROWD_INTERVAL || self.0.lock().count <= CROWD
+    }
+
     fn take(&self) -> Vec<WorkerPresence> {
         let unflushed = std::mem::take(&mut *self.0.lock());
         unflushed.by_tenant.into_values().flat_map(BTreeMap::into_values).collect()
@@ -124,19 +132,23 @@ impl PresenceFlusher {
         Self { api }
     }
 
-    /// Writes every few seconds until `shutdown`, and once more then.
+    /// Writes at every interval until `shutdown`, and once more then.
     pub async fn run(self, shutdown: CancellationToken) {
-        let mut failing = false;
+        let (mut failing, mut flushed_at) = (false, Instant::now());
         loop {
             let ending = tokio::select! {
                 () = shutdown.cancelled() => true,
-                () = tokio::time::sleep(FLUSH_INTERVAL) => false,
+                () = tokio::time::sleep(self.api.config.presence_interval) => false,
             };
+            if !ending && !self.api.presence.is_due(flushed_at.elapsed()) {
+                continue;
+            }
+            flushed_at = Instant::now();
             match self.run_once().await {
                 Ok(_) => failing = false,
                 Err(error) if !failing => {
                     failing = true;
-                    tracing::warn!(%error, "cannot write the presence of workers; retrying in 5 s");
+                    tracing::warn!(%error, "cannot write the presence of workers; retrying");
                 }
                 Err(_) => {}
             }
@@ -227,6 +239,17 @@ mod tests {
         assert_eq!((seen[0].first_seen_at, seen[0].last_seen_at), (at(1), at(5)));
         assert_eq!(seen[0].queues, ["r"]);
         assert_eq!(presence.0.lock().count, 2);
+    }
+
+    #[test]
+    fn a_crowd_is_written_less_often() {
+        let (presence, second) = (UnflushedPresence::default(), Duration::from_secs(1));
+        for number in 0..CROWD {
+            presence.record("t", &number.to_string(), &queues(&["q"]), at(1));
+        }
+        assert!(presence.is_due(second));
+        presence.record("t", "one more", &queues(&["q"]), at(1));
+        assert!(!presence.is_due(second) && presence.is_due(CROWD_INTERVAL));
     }
 
     #[test]

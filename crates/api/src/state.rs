@@ -21,6 +21,7 @@ use punctual_submission::occurrences::Occurrences;
 use punctual_submission::{SubmissionRules, TaskFactory};
 
 use crate::admission::Admission;
+use crate::cluster::ClusterCache;
 use crate::cpu_pool::CpuPool;
 use crate::forecast::Forecasts;
 use crate::operations::Operations;
@@ -40,6 +41,8 @@ pub struct Inner {
     pub occurrences: Occurrences,
     /// Serialises the requests of this node that write one schedule.
     pub schedule_locks: KeyedMutex,
+    /// The nodes and what they own, as last read.
+    pub cluster: ClusterCache,
     /// Pull workers seen since the last flush.
     pub presence: UnflushedPresence,
     /// Admission control.
@@ -99,6 +102,10 @@ pub struct ApiConfig {
     pub worker_lost_after: Duration,
     /// The durations of leases.
     pub leases: LeaseMillis,
+    /// How often the presence of pull workers is written, unless they are a crowd.
+    pub presence_interval: Duration,
+    /// The lease of a node that does not say its own.
+    pub node_lease: Duration,
 }
 
 /// The durations of leases, in milliseconds.
@@ -129,6 +136,8 @@ impl Default for ApiConfig {
             waiting_workers: 10_000,
             worker_lost_after: Duration::from_mins(1),
             leases: LeaseMillis::default(),
+            presence_interval: Duration::from_secs(5),
+            node_lease: Duration::from_secs(30),
         }
     }
 }
@@ -142,6 +151,7 @@ impl Api {
             forecasts: Forecasts::new(parts.database.clone()),
             occurrences: Occurrences::new(Arc::clone(store), factory, *node),
             schedule_locks: KeyedMutex::default(),
+            cluster: ClusterCache::default(),
             presence: UnflushedPresence::default(),
             admission: Arc::new(Admission::new(config, &parts.operations.metrics)),
             cpu_pool: CpuPool::default(),

@@ -17,6 +17,18 @@ pub struct Node {
     pub roles: Vec<String>,
     /// The version of the program.
     pub version: String,
+    /// Whether it has stopped reporting: it may be dead, frozen or cut off.
+    #[serde(default)]
+    pub silent: bool,
+    /// When the other nodes take over what it has, unless it reports before; `null` unless it is
+    /// silent.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub taken_over_at: Option<Timestamp>,
+    /// How long it keeps what it has while it is silent; `null` if it is of a version that does not
+    /// say.
+    #[serde(default)]
+    pub lease_seconds: Option<f64>,
     /// Whether it is the leader.
     pub leader: bool,
     /// How many partitions it owns.

@@ -141,6 +141,9 @@ pub struct TaskInTheWay {
     /// It is a dead letter, and its queue holds the tasks behind it until it is re-driven.
     #[serde(default, skip_serializing_if = "is_false")]
     pub holds: bool,
+    /// The codes of what keeps it from being taken itself: `queue_paused`, `breaker_open`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

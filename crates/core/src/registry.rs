@@ -81,6 +81,11 @@ impl NodePresence {
     pub fn lost_at(&self, lease: Duration) -> Timestamp {
         self.last_seen_at.plus(self.lease.unwrap_or(lease))
     }
+
+    /// Whether it has missed a report: a node reports three times in a lease at least.
+    pub fn is_silent(&self, now: Timestamp, lease: Duration) -> bool {
+        now > self.last_seen_at.plus(self.lease.unwrap_or(lease) / 2)
+    }
 }
 
 /// Remembers workers and nodes (see the module's contract).

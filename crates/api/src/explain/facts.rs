@@ -3,12 +3,13 @@
 mod claimant;
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use punctual_core::breakers::{OpenBreaker, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::obstacles::{Blockers, TasksAhead, TurnStatus};
-use punctual_core::queues::{Bucket, Queue};
+use punctual_core::queues::{Bucket, Pause, Queue};
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
@@ -39,6 +40,8 @@ pub(crate) struct Facts {
     /// Live tasks that it waits for: the first dependency and the holder of the turn. If the task
     /// expires, all named dependencies, since any of them may outlast it.
     pub in_the_way: Vec<Task>,
+    /// What keeps the first dependency and the holder of the turn from being taken.
+    pub obstacles: HashMap<TaskId, Obstacles>,
     /// Its queue, with its settings.
     pub queue: Queue,
     /// How many tasks of its queue are `QUEUED` or `RUNNING`.
@@ -53,6 +56,15 @@ pub(crate) struct Facts {
     pub claimant: Option<ExpectedClaimant>,
 }
 
+/// What keeps a task in the way from being taken, beyond its own row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Obstacles {
+    /// The pause of its queue.
+    pub pause: Option<Pause>,
+    /// The open breakers over it, the one with the latest probe first.
+    pub breakers: Vec<OpenBreaker>,
+}
+
 impl Facts {
     /// The facts of a task of which nothing else is known.
     pub fn of(task: Task, now: Timestamp) -> Self {
@@ -63,6 +75,7 @@ impl Facts {
             blockers: Blockers::default(),
             turn: None,
             in_the_way: Vec::new(),
+            obstacles: HashMap::new(),
             queue,
             held: 0,
             bucket: None,
@@ -76,6 +89,15 @@ impl Facts {
     pub fn is_claimable(&self) -> bool {
         let is_due = self.task.state() == State::Pending && self.task.due_at <= self.now;
         is_due && self.turn.as_ref().is_none_or(|turn| turn.is_own)
+    }
+
+    /// The first dependency and the holder of the turn, if they wait to be taken.
+    fn first_in_the_way(&self) -> Vec<Task> {
+        let dependency = self.blockers.first.iter().find(|blocker| !blocker.state.is_final()).map(|first| first.id);
+        let holder = self.turn.filter(|turn| !turn.is_own).and_then(|turn| turn.holder).map(|(id, _)| id);
+        let is_first = |task: &&Task| dependency == Some(task.id) || holder == Some(task.id);
+        let waiting = self.in_the_way.iter().filter(|task| task.state() == State::Pending);
+        waiting.filter(is_first).cloned().collect()
     }
 
     /// The ids of the live tasks that it waits for. A dead letter waits only for its re-drive.
@@ -102,6 +124,9 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
     if !in_the_way.is_empty() {
         facts.in_the_way = api.store.get(facts.task.tenant(), in_the_way).await?.into_iter().flatten().collect();
     }
+    for task in facts.first_in_the_way() {
+        facts.obstacles.insert(task.id, obstacles(api, &task, facts.now).await?);
+    }
     let key = &facts.task.lane.key;
     if let Some(found) = api.database.queue(&key.tenant, &key.queue).await? {
         facts.held = found.live.queued + found.live.running;
@@ -119,6 +144,14 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
         facts.claimant = Some(claimant::expected(api, &facts.task, facts.now).await?);
     }
     Ok(facts)
+}
+
+async fn obstacles(api: &Api, task: &Task, now: Timestamp) -> Result<Obstacles, StoreError> {
+    let key = &task.lane.key;
+    let queue = api.database.queue(&key.tenant, &key.queue).await?;
+    let pause = queue.and_then(|found| found.queue.paused(now).cloned());
+    let breakers = if api.dispatch_status.has_breakers() { breakers_over(api, key).await? } else { Vec::new() };
+    Ok(Obstacles { pause, breakers })
 }
 
 /// The open breakers of its target and of its tenant. A task under both waits for both.

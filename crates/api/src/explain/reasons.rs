@@ -101,7 +101,7 @@ fn finished(task: &Task, state: State) -> Reason {
     let message = format!("it is {} and will not run again by itself{why}", state.as_str());
     let parent = match task.trail.last().map(|entry| entry.step) {
         Some(Step::ParentFailed { parent, ended }) => {
-            Some(TaskInTheWay { id: parent, state: ended.into(), holds: false })
+            Some(TaskInTheWay { id: parent, state: ended.into(), holds: false, waits_for: Vec::new() })
         }
         _ => None,
     };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_api::cluster;
 use punctual_api::presence::PresenceFlusher;
 use punctual_api::readiness::{ProbeFault, Probes, ReadinessProbe, probe};
 use punctual_api::server::ServerLimits;
@@ -24,7 +25,13 @@ use super::parts::NodeParts;
 /// How long open requests may take to finish after the drain, if the drain is not shorter.
 const HTTP_DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// Builds the API and serves it, with the loop that writes the presence of pull workers.
+/// How often the presence of pull workers is written: other nodes know of a poll within a second,
+/// and this one knows of it at once.
+const SHARED_PRESENCE_INTERVAL: Duration = Duration::from_millis(800);
+const OWN_PRESENCE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Builds the API and serves it, with the loops that write the presence of pull workers and read
+/// that of the nodes.
 pub fn start(
     groups: &mut Groups,
     parts: &NodeParts,
@@ -34,6 +41,8 @@ pub fn start(
 ) {
     let api = api(parts, Arc::clone(operations), polls);
     serve(groups, "api", punctual_api::router(&api), parts, listener);
+    let watched = api.clone();
+    groups.http.spawn("cluster watch", |stop| cluster::watch(watched, stop));
     groups.http.spawn("presence", |stop| PresenceFlusher::new(api).run(stop));
 }
 
@@ -120,6 +129,8 @@ fn api_config(parts: &NodeParts) -> ApiConfig {
         waiting_workers: limits.waiting_workers,
         worker_lost_after: parts.config.workers.lost_after,
         leases: LeaseMillis { default: millis(leases.default), max: millis(leases.max) },
+        presence_interval: if parts.postgres.is_some() { SHARED_PRESENCE_INTERVAL } else { OWN_PRESENCE_INTERVAL },
+        node_lease: parts.config.leader.lease,
     }
 }
 

@@ -100,6 +100,30 @@ async fn a_task_wakes_a_worker_that_waits_on_another_node() {
     assert!(late[late.len() / 2] < Duration::from_millis(500), "{late:?}");
 }
 
+/// Explanations and the list of workers know of a poll on another node within a second.
+#[tokio::test]
+async fn a_poll_is_soon_known_on_other_nodes() {
+    let cluster = Cluster::start(2).await;
+    let (polled, asked) = (cluster.caller(1), cluster.caller(0));
+    let mut late = Vec::new();
+    for round in 0..5 {
+        let (queue, worker) = (format!("q{round}"), worker_id());
+        let wanted = json!({"worker_id": &worker, "queues": [&queue], "max_tasks": 1, "wait_seconds": 30});
+        let polling = polled.clone();
+        let poll = tokio::spawn(async move { polling.lease(wanted).await });
+        let begun = Instant::now();
+        eventually("the other node knows of the poll", SOON, async || {
+            let workers = asked.list("/v1/workers").await;
+            if workers.iter().any(|known| known["worker_id"] == *worker) { Ok(()) } else { Err(format!("{workers:?}")) }
+        })
+        .await;
+        late.push(begun.elapsed());
+        poll.abort();
+    }
+    late.sort_unstable();
+    assert!(late[late.len() / 2] < Duration::from_millis(1_500), "{late:?}");
+}
+
 #[tokio::test]
 async fn a_webhook_is_called_once_however_many_nodes_there_are() {
     let (cluster, sink) = (Cluster::start(3).await, Sink::start());

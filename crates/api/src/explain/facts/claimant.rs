@@ -63,6 +63,8 @@ pub(crate) struct OwnerNode {
     pub node: NodeId,
     /// Its presence, if it is recorded.
     pub seen: Option<NodePresence>,
+    /// When another node takes the partition over, if it is silent.
+    pub taken_over_at: Option<Timestamp>,
 }
 
 /// The expected claimant of `task`, which could be claimed.
@@ -75,13 +77,16 @@ pub(super) async fn expected(api: &Api, task: &Task, now: Timestamp) -> Result<E
     }
     let partition = api.dispatch_status.partition(&task.lane.key);
     let row = api.coordinator.ownership().await?.into_iter().find(|row| row.partition == partition);
-    let Some(node) = row.and_then(|row| row.owner_at(now)) else {
+    let owner = row.and_then(|row| Some((row.owner_at(now)?, row.expires_at)));
+    let Some((node, expires_at)) = owner else {
         // Zero: its owner has died, at an unknown time.
         let since = row.map(|row| row.expires_at).filter(|at| at.as_millis() > 0);
         return Ok(ExpectedClaimant::None { partition, since });
     };
     let seen = api.database.nodes().await?.into_iter().find(|known| known.id == node);
-    Ok(ExpectedClaimant::Elsewhere(OwnerNode { partition, node, seen }))
+    let is_silent = seen.as_ref().is_some_and(|seen| seen.is_silent(now, api.config.node_lease));
+    let taken_over_at = is_silent.then_some(expires_at);
+    Ok(ExpectedClaimant::Elsewhere(OwnerNode { partition, node, seen, taken_over_at }))
 }
 
 impl PollingWorkers {

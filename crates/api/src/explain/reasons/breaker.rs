@@ -15,7 +15,7 @@ pub(super) fn open(facts: &Facts, breaker: &OpenBreaker) -> Option<Reason> {
     if due_at > now && *next_probe_at <= due_at {
         return None;
     }
-    let over = if key.is_of_tenant() { format!("tenant {}", key.tenant) } else { format!("target {}", key.target) };
+    let over = over(breaker);
     let next = match breaker.probe {
         Some(probe) if breaker.half_open => format!("{probe} runs as a probe, and closes it if it succeeds"),
         _ if breaker.half_open => "a probe is under way, and closes it if it succeeds".to_owned(),
@@ -35,4 +35,9 @@ pub(super) fn open(facts: &Facts, breaker: &OpenBreaker) -> Option<Reason> {
         target: (!key.is_of_tenant()).then(|| key.target.clone()),
         ..reason("breaker_open", message)
     })
+}
+
+/// What a breaker is over, for a sentence.
+pub(super) fn over(OpenBreaker { key, .. }: &OpenBreaker) -> String {
+    if key.is_of_tenant() { format!("tenant {}", key.tenant) } else { format!("target {}", key.target) }
 }

@@ -45,13 +45,17 @@ pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
 }
 
 /// Names the node that dispatches the task: only that node knows its slots and its backlog.
-fn dispatched_elsewhere(facts: &Facts, OwnerNode { partition, node, seen }: &OwnerNode) -> Reason {
+fn dispatched_elsewhere(facts: &Facts, owner: &OwnerNode) -> Reason {
+    let OwnerNode { partition, node, seen, taken_over_at } = owner;
     let (number, line) = (partition.number(), queue_ahead(facts.ahead));
     let name = seen.as_ref().map(|seen| seen.name.clone());
     let address = seen.as_ref().map(|seen| seen.address.clone()).filter(|address| !address.is_empty());
     let last_seen_at = seen.as_ref().map(|seen| seen.last_seen_at);
     let named = name.as_deref().unwrap_or("of an unknown name");
-    let when = last_seen_at.map(|at| format!(" and was last seen at {at}")).unwrap_or_default();
+    let mut when = last_seen_at.map(|at| format!(" and was last seen at {at}")).unwrap_or_default();
+    if let Some(at) = taken_over_at {
+        when.push_str(&format!("; it is silent: unless it reports before, another node takes over at {at}"));
+    }
     let ask = match &address {
         Some(address) => format!("ask it at {address} for the explanation of this task"),
         None => "where it listens is not known".to_owned(),
@@ -61,6 +65,7 @@ fn dispatched_elsewhere(facts: &Facts, OwnerNode { partition, node, seen }: &Own
          node knows whether it has a free slot; {ask}; {line}"
     );
     Reason {
+        until: *taken_over_at,
         by: Some(node.to_string()),
         node: name,
         address,

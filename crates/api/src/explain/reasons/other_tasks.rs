@@ -9,8 +9,8 @@ use punctual_core::task::{OnDependencyFailure, Task};
 use punctual_core::time::Timestamp;
 
 use super::wording::{quantity, thousands, turn_ahead, with_position};
-use super::{reason, time};
-use crate::explain::facts::Facts;
+use super::{breaker, reason, time};
+use crate::explain::facts::{Facts, Obstacles};
 
 /// The dependencies.
 pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
@@ -34,7 +34,7 @@ pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
     if message.is_empty() {
         "all tasks that it depends on have finished: it is about to be released".clone_into(&mut message);
     }
-    let tasks = blockers.first.iter().map(in_the_way).collect();
+    let tasks = blockers.first.iter().map(|blocker| in_the_way(facts, blocker)).collect();
     Some(Reason { tasks, count: Some(blockers.count), ..reason("waiting_for_dependencies", message) })
 }
 
@@ -99,8 +99,9 @@ pub(super) fn last(facts: &Facts) -> Option<(Timestamp, String)> {
     lasting.max()
 }
 
-fn in_the_way(blocker: &Blocker) -> TaskInTheWay {
-    TaskInTheWay { id: blocker.id, state: blocker.state.into(), holds: blocker.holds }
+fn in_the_way(facts: &Facts, blocker: &Blocker) -> TaskInTheWay {
+    let Blocker { id, state, holds } = *blocker;
+    TaskInTheWay { id, state: state.into(), holds, waits_for: codes(facts, id) }
 }
 
 /// The tasks with its ordering key. A `BLOCKED` task waits for its turn only afterwards.
@@ -110,11 +111,11 @@ pub(super) fn turn(facts: &Facts) -> Option<Reason> {
     let mut tasks = Vec::new();
     let mut holders = Vec::new();
     if let Some((id, state)) = turn.holder {
-        tasks.push(TaskInTheWay { id, state: state.into(), holds: false });
+        tasks.push(TaskInTheWay { id, state: state.into(), holds: false, waits_for: codes(facts, id) });
         holders.push(format!("{id} has it, {}{}", state.as_str(), itself(facts, id)));
     }
     if let Some(id) = turn.held_by {
-        tasks.push(TaskInTheWay { id, state: State::DeadLettered.into(), holds: true });
+        tasks.push(TaskInTheWay { id, state: State::DeadLettered.into(), holds: true, waits_for: Vec::new() });
         holders
             .push(format!("{id} is a dead letter, and its queue holds the tasks behind it: re-drive it or purge it"));
     }
@@ -138,7 +139,39 @@ pub(super) fn turn(facts: &Facts) -> Option<Reason> {
 /// The wait of a task in the way, for the end of a sentence; empty if it was not read.
 fn itself(facts: &Facts, id: TaskId) -> String {
     let task = facts.in_the_way.iter().find(|task| task.id == id);
-    task.map(|task| format!(", which {}", waits(task, facts.now))).unwrap_or_default()
+    let waits = task.map(|task| format!(", which {}{}", waits(task, facts.now), held_up(facts, task)));
+    waits.unwrap_or_default()
+}
+
+/// The pause and the breakers that keep a task in the way from being taken when it is due.
+fn held_up(facts: &Facts, task: &Task) -> String {
+    let Some(Obstacles { pause, breakers }) = facts.obstacles.get(&task.id) else { return String::new() };
+    let queue = &task.lane.key.queue;
+    let pause = pause.as_ref().filter(|pause| outlasts(pause.until, task)).map(|pause| {
+        let ends = pause.until.map_or("until it is resumed".to_owned(), |until| format!("until {until}"));
+        let why = pause.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!(", but its queue {queue} was paused by {} at {}, {ends}{why}", pause.by, pause.since)
+    });
+    let open = breakers.iter().filter(|breaker| outlasts(Some(breaker.next_probe_at), task)).map(|breaker| {
+        let since = breaker.opened_at;
+        format!(", but the circuit breaker of {} is open since {since} ({})", breaker::over(breaker), breaker.reason)
+    });
+    pause.into_iter().chain(open).collect()
+}
+
+/// The codes of the same.
+fn codes(facts: &Facts, id: TaskId) -> Vec<String> {
+    let task = facts.in_the_way.iter().find(|task| task.id == id);
+    let (Some(task), Some(held)) = (task, facts.obstacles.get(&id)) else { return Vec::new() };
+    let paused = held.pause.as_ref().is_some_and(|pause| outlasts(pause.until, task));
+    let broken = held.breakers.iter().any(|breaker| outlasts(Some(breaker.next_probe_at), task));
+    let codes = paused.then_some("queue_paused").into_iter().chain(broken.then_some("breaker_open"));
+    codes.map(str::to_owned).collect()
+}
+
+/// Whether something that ends then holds the task when it is due.
+fn outlasts(until: Option<Timestamp>, task: &Task) -> bool {
+    until.is_none_or(|until| until > task.due_at)
 }
 
 fn waits(task: &Task, now: Timestamp) -> String {

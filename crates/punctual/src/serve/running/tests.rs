@@ -30,10 +30,13 @@ async fn loops(roles: &str) -> Vec<&'static str> {
 async fn a_node_runs_the_loops_of_its_roles() {
     let every = ["queue watch", "tally", "breaker watch", "resolver", "membership"];
     for (roles, own) in [
-        ("api", &["dispatcher", "api", "presence"][..]),
+        ("api", &["dispatcher", "api", "cluster watch", "presence"][..]),
         ("scheduler,worker", &["dispatcher", "partition owner", "worker", "operations"]),
         ("leader", &["operations", "leader"]),
-        ("api,scheduler,worker,leader", &["dispatcher", "partition owner", "worker", "api", "presence", "leader"]),
+        (
+            "api,scheduler,worker,leader",
+            &["dispatcher", "partition owner", "worker", "api", "cluster watch", "presence", "leader"],
+        ),
     ] {
         let (mut ran, mut wanted) = (loops(roles).await, [&every, own].concat());
         ran.sort_unstable();

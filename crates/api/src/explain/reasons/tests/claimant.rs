@@ -126,7 +126,7 @@ fn the_node_that_dispatches_it_is_named() {
         first_seen_at: NOW,
         last_seen_at: NOW.plus_millis(-1_000),
     };
-    let owner = |seen| OwnerNode { partition: Partition::new(7), node: NodeId::new(2), seen };
+    let owner = |seen| OwnerNode { partition: Partition::new(7), node: NodeId::new(2), seen, taken_over_at: None };
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Elsewhere(owner(Some(seen.clone())))), ..pushed() };
     let expected = json!({
         "code": "due_waiting_for_worker",
@@ -142,6 +142,12 @@ fn the_node_that_dispatches_it_is_named() {
         "position": 1,
     });
     assert_eq!(shown(&facts), (expected, None));
+    let silent = OwnerNode { taken_over_at: Some(NOW.plus_millis(9_000)), ..owner(Some(seen.clone())) };
+    facts.claimant = Some(ExpectedClaimant::Elsewhere(silent));
+    let (reason, eta) = shown(&facts);
+    let says = "it is silent: unless it reports before, another node takes over at 2026-05-22T18:00:09.000Z";
+    assert!(message(&reason).contains(says), "{reason:#}");
+    assert_eq!((&reason["until"], eta), (&json!("2026-05-22T18:00:09.000Z"), Some(9_000)));
     facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(Some(NodePresence { address: String::new(), ..seen }))));
     let (reason, _) = shown(&facts);
     assert_eq!((reason.get("address"), &reason["node"]), (None, &json!("b")));

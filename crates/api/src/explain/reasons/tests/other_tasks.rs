@@ -4,6 +4,8 @@ use punctual_core::obstacles::{Blocker, Blockers, TurnStatus};
 use punctual_core::task::OnDependencyFailure;
 
 use super::*;
+use crate::explain::facts::Obstacles;
+use crate::testing::open_breaker;
 
 #[test]
 fn those_it_depends_on() {
@@ -189,4 +191,30 @@ fn a_blocked_task_meets_those_with_its_key_afterwards() {
     assert!(message(&reason).contains(&format!("{holder} has it, RUNNING; 1 waits before it")), "{reason}");
     facts.turn = Some(TurnStatus { holder: None, ahead: ahead(0), ..turn });
     assert_eq!(codes(&facts), ["waiting_for_dependencies"], "no other task has its key");
+}
+
+/// The task that has the turn may be in another queue, and under a breaker.
+#[test]
+fn what_holds_the_holder_of_the_turn_is_named() {
+    let holder = task(State::Pending, 0, Route::Push(TARGET.into()));
+    let turn = TurnStatus { is_own: false, holder: Some((holder.id, State::Pending)), held_by: None, ahead: ahead(0) };
+    let mut facts = Facts { turn: Some(turn), in_the_way: vec![holder.clone()], ..pulled() };
+    let first = |facts: &Facts| shown(facts).0["tasks"][0].clone();
+    assert_eq!(first(&facts).get("waits_for"), None);
+    let pause = Pause { since: NOW, by: "client".into(), reason: Some("the printer burns".into()), until: None };
+    let breakers = vec![open_breaker("acme", TARGET, 5_000)];
+    facts.obstacles.insert(holder.id, Obstacles { pause: Some(pause), breakers });
+    let (reason, eta) = shown(&facts);
+    let says = format!(
+        "{} has it, PENDING, which is due and waits to be taken, but its queue mail was paused by client at {NOW}, until it \
+         is resumed: the printer burns, but the circuit breaker of target {TARGET} is open since {NOW} (19 of 20 runs \
+         failed)",
+        holder.id
+    );
+    assert!(message(&reason).contains(&says), "{reason:#}");
+    assert_eq!((&first(&facts)["waits_for"], eta), (&json!(["queue_paused", "breaker_open"]), None));
+    // Over before the task is due.
+    facts.in_the_way[0].due_at = NOW.plus_millis(9_000);
+    facts.obstacles.values_mut().for_each(|held| held.pause = None);
+    assert_eq!(first(&facts).get("waits_for"), None);
 }
