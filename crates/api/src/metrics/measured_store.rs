@@ -15,6 +15,7 @@ use punctual_core::coordinator::LeaderLease;
 use punctual_core::forward_store;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
+use punctual_core::queues::LiveCounts;
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
@@ -145,6 +146,10 @@ impl Store for MeasuredStore {
 
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
         self.measure("counts", self.inner.counts()).await
+    }
+
+    async fn live_counts(&self) -> Result<LiveCounts, StoreError> {
+        self.measure("live_counts", self.inner.live_counts()).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {
