@@ -2,9 +2,9 @@
 //!
 //! Every address outside of the public internet is forbidden unless the operator has listed it:
 //! loopback, private and link-local networks (cloud metadata is there), and the ranges in which an
-//! IPv6 address stands for an IPv4 one. What the operator denies is forbidden in any case, and so is
-//! the node's own API. Pure; the submission checks literal addresses with it, and the worker those
-//! and every resolved one.
+//! IPv6 address stands for an IPv4 one. What the operator denies is forbidden in any case, and so
+//! is the node's own API. Pure; the submission checks literal addresses with it, and the worker
+//! those and every resolved one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -22,8 +22,8 @@
 //! - `counts_of_a_queue_are_the_sum_of_its_lanes`: however its tasks move.
 //! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue affects no other
 //!   tenant.
-//! - `changed_queues_are_read_once`: of all tenants. From zero on they are the queues that are set or
-//!   paused; from a number on those that changed since, and the removed ones among them.
+//! - `changed_queues_are_read_once`: of all tenants. From zero on they are the queues that are set
+//!   or paused; from a number on those that changed since, and the removed ones among them.
 //! - `a_paused_queue_gives_nothing`: a claim takes from the others, and its answer names the lanes
 //!   that were held back, and until when.
 //! - `a_pause_ends_by_itself`: from its end on tasks are claimed again, without a call.

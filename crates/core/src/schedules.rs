@@ -31,11 +31,11 @@
 //! - `a_waiting_occurrence_changes_its_record`: and no other record changes.
 //! - `a_backfill_fires_instants_that_did_not_run`: it overwrites the record of a skipped or missed
 //!   instant.
-//! - `a_cut_keeps_what_a_backfill_does_not_run`: of a record that stands for many instants, the parts
-//!   before and after are written with the backfill. Each is as the record was, apart from what it
-//!   covers.
-//! - `covering_lists_the_records_of_many_instants`: those that may stand for an instant of the range,
-//!   and no others.
+//! - `a_cut_keeps_what_a_backfill_does_not_run`: of a record that stands for many instants, the
+//!   parts before and after are written with the backfill. Each is as the record was, apart from
+//!   what it covers.
+//! - `covering_lists_the_records_of_many_instants`: those that may stand for an instant of the
+//!   range, and no others.
 //! - `only_written_records_are_counted`: a record that is not written, or is of a backfill, adds
 //!   nothing to the counts of skipped and missed instants; one that covers many adds them all.
 //! - `waiting_occurrences_are_listed_in_order`: those that came due or were triggered before those

@@ -10,8 +10,8 @@
 //!   give [`Inserted::Replayed`] with the first task. In another tenant they give another task.
 //! - `insert_refuses_a_key_with_another_body`: the same key with another fingerprint gives
 //!   [`Inserted::KeyReused`], and nothing is stored.
-//! - `insert_knows_the_digests_of_earlier_builds`: a key whose stored digest is the `earlier` one of a
-//!   submission gives the first task again.
+//! - `insert_knows_the_digests_of_earlier_builds`: a key whose stored digest is the `earlier` one
+//!   of a submission gives the first task again.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
 //! - `claim_takes_what_is_due_in_order`: by due instant, then in order of submission. Lanes are
 //!   visited in the order given, and no limit is exceeded.
@@ -43,8 +43,8 @@
 //!   hold was extended or detached.
 //! - `apply_moves_final_tasks_to_the_history_and_back`: readable in both; only a re-drive comes
 //!   back.
-//! - `apply_purges_a_dead_letter_in_the_history`: it is `CANCELLED` there, keeps what it was and can
-//!   no longer be re-driven.
+//! - `apply_purges_a_dead_letter_in_the_history`: it is `CANCELLED` there, keeps what it was and
+//!   can no longer be re-driven.
 //! - `apply_keeps_what_a_change_keeps_of_the_trail`: whether the task is changed or edited.
 //! - `apply_answers_each_change_of_a_batch`: in order. A lost change does not stop the others, and
 //!   two changes of one task are applied one after the other.
@@ -374,7 +374,8 @@ pub trait Store: Send + Sync {
     /// Counts live tasks by lane and state.
     async fn counts(&self) -> Result<Vec<Count>, StoreError>;
 
-    /// Counts live tasks by state. It costs the same however many there are, and however many lanes.
+    /// Counts live tasks by state. It costs the same however many there are, and however many
+    /// lanes.
     async fn live_counts(&self) -> Result<LiveCounts, StoreError>;
 
     /// Counts the tasks in quarantine, up to ten thousand.

@@ -2,9 +2,9 @@
 //! form of an instant: RFC 3339 with milliseconds and `Z`.
 //!
 //! Input is strict RFC 3339: `T` (or `t`) between date and time, seconds present, an offset present
-//! (`Z`, `z` or `±hh:mm`), any number of fraction digits, no leap second, years 0001 to 9999. Digits
-//! below the millisecond are rounded up: a task is never due before the instant its submitter
-//! wrote. Pure.
+//! (`Z`, `z` or `±hh:mm`), any number of fraction digits, no leap second, years 0001 to 9999.
+//! Digits below the millisecond are rounded up: a task is never due before the instant its
+//! submitter wrote. Pure.
 
 use std::fmt;
 use std::time::Duration;

@@ -2,10 +2,10 @@
 //!
 //! *Resolving:* tasks with an ordering key wait for their turn, and tasks with dependencies wait
 //! for those to finish. Every write that may end such a wait (a submission, a settlement, an edit,
-//! a re-drive, a purge) only leaves a note in the *outbox*, in its own transaction. The resolver works off
-//! the notes: right after the commit on the same node ([`Upkeep::wait_for_notes`]), and in a sweep
-//! on every node. So a crash loses nothing. Only the resolver decides turns and dependencies; the
-//! state machine makes the changes, as always.
+//! a re-drive, a purge) only leaves a note in the *outbox*, in its own transaction. The resolver
+//! works off the notes: right after the commit on the same node ([`Upkeep::wait_for_notes`]), and
+//! in a sweep on every node. So a crash loses nothing. Only the resolver decides turns and
+//! dependencies; the state machine makes the changes, as always.
 //!
 //! *Pruning:* the leader removes old history with everything that belongs to it, idempotency keys
 //! that no client can still retry, and the rest of [`Prunable`], in small steps. Every step is

@@ -3,11 +3,11 @@
 //! It covers the meaning and not the bytes: blanks, the order of keys and defaults that every node
 //! has make no difference. A delay stays a delay, or no retry of a request would ever match. A
 //! default that a node or a queue may set otherwise is no part of it: a repeat on another node, or
-//! after a restart, is the same submission. Numbers in the payload count as they are written: two of
-//! them may differ where doubles do not.
+//! after a restart, is the same submission. Numbers in the payload count as they are written: two
+//! of them may differ where doubles do not.
 //!
-//! Invariant: the digest of a submission never changes without the earlier one being accepted, since
-//! keys of earlier builds are stored, for `retention.idempotency_days`.
+//! Invariant: the digest of a submission never changes without the earlier one being accepted,
+//! since keys of earlier builds are stored, for `retention.idempotency_days`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

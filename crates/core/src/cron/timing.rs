@@ -4,12 +4,12 @@
 //! The meaning of an expression when clocks change:
 //!
 //! - An hour that only a wildcard (`*` or `*/n`) names runs through: the expression fires at every
-//!   instant at which the clocks show a matching time. So it does not fire in a gap, and fires twice
-//!   in a fold.
-//! - A written hour means times of the day, also beside a wildcard (`2,*/6`). A local time in a gap does not exist: with
-//!   [`DstGap::Shift`] it fires at the first instant after the gap, once for all times in it; with
-//!   [`DstGap::Skip`] it does not fire. A local time in a fold exists twice: [`DstFold`] says which
-//!   of the two fires.
+//!   instant at which the clocks show a matching time. So it does not fire in a gap, and fires
+//!   twice in a fold.
+//! - A written hour means times of the day, also beside a wildcard (`2,*/6`). A local time in a gap
+//!   does not exist: with [`DstGap::Shift`] it fires at the first instant after the gap, once for
+//!   all times in it; with [`DstGap::Skip`] it does not fire. A local time in a fold exists twice:
+//!   [`DstFold`] says which of the two fires.
 //!
 //! The search goes from stretch to stretch of the zone. It jumps over stretches that cannot have a
 //! match, and ends after [`HORIZON`].

@@ -190,5 +190,8 @@ async fn an_unusable_read_store_is_refused_in_one_sentence() {
     let sentence = "is not a standby of the store: it is another server";
     assert!(exit.stderr.lines().last().is_some_and(|line| line.contains(sentence)), "{exit}");
     let exit = serve(&home, &store).setting("READ_STORE", &primary.url("postgres")).fail(within).await;
-    assert!(exit.stderr.contains("but another database; name the database of the store"), "{exit}");
+    assert!(
+        exit.stderr.contains("it is another database of the same server; name the database of the store"),
+        "{exit}"
+    );
 }

@@ -206,11 +206,15 @@ impl Caller {
         self.api.post(&format!("/v1/tasks/{}/{verb}", id_of(&lease["task"])), &body).await
     }
 
-    /// The items of a list, which must all be on its first page.
+    /// The items of a list, from all of its pages.
     pub async fn list(&self, path: &str) -> Vec<Value> {
-        let page = self.api.get(path).await.expect(200);
-        assert!(page["next_cursor"].is_null(), "all fit on a page: {page:#}");
-        array(&page["items"])
+        let (mut items, mut next) = (Vec::new(), path.to_owned());
+        loop {
+            let page = self.api.get(&next).await.expect(200);
+            items.extend(array(&page["items"]));
+            let Some(cursor) = page["next_cursor"].as_str() else { return items };
+            next = format!("{path}{}cursor={cursor}", if path.contains('?') { '&' } else { '?' });
+        }
     }
 
     /// The ids of a list of tasks.

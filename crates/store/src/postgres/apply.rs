@@ -1,7 +1,8 @@
 //! Applies changes: each by itself, all in one transaction.
 //!
 //! A batch is split into rounds that name no task twice, and a round by kind: tasks that finish,
-//! stay live, are edited, re-driven or purged. Each part is one statement. Mostly there is only one.
+//! stay live, are edited, re-driven or purged. Each part is one statement. Mostly there is only
+//! one.
 
 pub(crate) mod change;
 

@@ -22,8 +22,8 @@ use crate::migrations::postgres::LOCK;
 /// The number of months of history that have partitions, the current one included.
 const MONTHS_AHEAD: i32 = 3;
 
-/// The maximum number of rows of a month that are moved into its partition. Moving holds a lock that
-/// every read of the history waits for.
+/// The maximum number of rows of a month that are moved into its partition. Moving holds a lock
+/// that every read of the history waits for.
 const MOVED_ROWS_MAX: i64 = 10_000;
 
 /// How long a change of the tables waits for the sessions that use them. Later sessions wait behind

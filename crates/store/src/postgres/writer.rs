@@ -36,7 +36,7 @@ use super::{apply, claim, extend, insert::depth, quarantine, resolve, schedules,
 use crate::tally::{self, TransactionTally};
 
 pub(crate) use in_doubt::TasksInDoubt;
-use verbs::{Jobs, Reply, WriteBatch};
+use verbs::{JobReply, Jobs, WriteBatch};
 pub(crate) use write_queues::WriteQueues;
 
 /// How long a writer pauses before it tries to connect again.
@@ -215,7 +215,7 @@ impl Writer {
     async fn run_each<I, A>(
         &mut self,
         items: Vec<I>,
-        replies: Vec<(usize, Reply<A>)>,
+        replies: Vec<(usize, JobReply<A>)>,
         verb: &impl AsyncFn(&mut Writer, &[I]) -> Result<Vec<A>, Fault>,
     ) -> Result<(), Fault> {
         let (mut items, mut common) = (items.into_iter(), None);

@@ -146,8 +146,8 @@ pub(super) async fn heartbeat(
 
 /// Give a task back.
 ///
-/// It can be leased again at once, and the attempt is not counted. A task that is released more than
-/// three times in a row waits longer each time, up to 30 seconds.
+/// It can be leased again at once, and the attempt is not counted. A task that is released more
+/// than three times in a row waits longer each time, up to 30 seconds.
 #[utoipa::path(
     post, path = "/v1/tasks/{id}/release", tag = "workers",
     params(("id" = String, Path, description = "The task")),

@@ -1,5 +1,5 @@
-//! Cuts records that stand for many instants, so that a backfill of some of them keeps what is known
-//! of the others.
+//! Cuts records that stand for many instants, so that a backfill of some of them keeps what is
+//! known of the others.
 //!
 //! Called by the API's backfill. Invariant: the parts stand for every instant of the record that is
 //! not backfilled, as long as the schedule has the timing that the record was made by. With another

@@ -117,7 +117,7 @@ async fn a_found_backlog_is_a_reason() {
     let wait = seconds_between(in_seconds(0.0), time(&eta));
     let about = f64::from(u32::try_from(position).expect("small")) - 1.0;
     assert!((wait - about).abs() < 5.0, "{wait} s at place {position}");
-    expect_says(&reason, &["was due before this node took over", "1 a second"]);
+    expect_says(&reason, &["was due before this node took over", "1 per second"]);
     // Tasks that have come due since are not part of the backlog.
     let live = webhook(&caller, &sink).await;
     caller.until(&live, "COMPLETED").await;

@@ -2,8 +2,9 @@
 //!
 //! The claims are served one after the other, each with its lanes in its order, within its own
 //! limits and those of its queues, and from its lower bound of `due_at` on. Expired tasks are not
-//! given out, and a task that gives way to an earlier one of its key is left. Where a lane may have more rows than were read, the picker stops and says what to
-//! read; then it continues where it stopped.
+//! given out, and a task that gives way to an earlier one of its key is left. Where a lane may have
+//! more rows than were read, the picker stops and says what to read; then it continues where it
+//! stopped.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

@@ -64,7 +64,8 @@ async fn every_statement_goes_down_an_index() {
     }
 }
 
-/// What a limit reads for every claim and submission depends on the number of writers, not of lanes.
+/// What a limit reads for every claim and submission depends on the number of writers, not of
+/// lanes.
 #[tokio::test]
 async fn a_limit_reads_the_counts_of_its_queue_alone() {
     let fixture = Fixture::open().await;

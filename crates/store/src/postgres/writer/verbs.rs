@@ -21,11 +21,11 @@ use crate::write_queue::{BatchLimit, Size, WriteQueue};
 /// A call that waits, and where its answer goes.
 pub(crate) struct WriteJob<I, A> {
     pub items: Vec<I>,
-    pub reply: Reply<A>,
+    pub reply: JobReply<A>,
 }
 
 /// Where the answers to a call go. It is closed once nobody waits for them.
-pub(crate) type Reply<A> = oneshot::Sender<Result<Vec<A>, StoreError>>;
+pub(crate) type JobReply<A> = oneshot::Sender<Result<Vec<A>, StoreError>>;
 
 /// Jobs of one verb.
 pub(crate) type Jobs<I, A> = Vec<WriteJob<I, A>>;
