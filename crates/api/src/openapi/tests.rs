@@ -37,7 +37,8 @@ fn operations_are_complete() {
             assert!(!operation[text].as_str().unwrap_or_default().is_empty(), "{place} has no {text}");
         }
         assert!(operation["responses"].get("default").is_some(), "{place} never fails");
-        let has_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH") && !path.ends_with("/run");
+        let has_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH")
+            && !["/run", "/purge"].iter().any(|end| path.ends_with(end));
         assert_eq!(operation.get("requestBody").is_some(), has_body, "{place}");
     }
 }

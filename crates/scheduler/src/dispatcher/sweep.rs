@@ -106,14 +106,14 @@ impl Sweep {
         }
         let last = heads.last().filter(|_| heads.len() == PAGE_LANES).map(|head| head.lane.id);
         core.lanes.forget_unswept(self.after, last, &found);
+        let is_only_page = self.is_at_start() && last.is_none();
+        let pauses = !self.is_urgent && !is_only_page;
+        self.next_at = Instant::now() + if pauses { begun.elapsed() * PAUSE_FACTOR } else { Duration::ZERO };
         self.after = last;
-        if last.is_some() {
-            let pause = if self.is_urgent { Duration::ZERO } else { begun.elapsed() * PAUSE_FACTOR };
-            self.next_at = Instant::now() + pause;
-        } else {
+        if last.is_none() {
             self.is_urgent = false;
             self.last_duration = self.began_at.elapsed();
-            self.next_at = self.began_at + core.config.sweep_interval;
+            self.next_at = self.next_at.max(self.began_at + core.config.sweep_interval);
         }
         Ok(())
     }

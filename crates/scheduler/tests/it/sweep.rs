@@ -14,8 +14,8 @@ use crate::spy::PAGE_TIME;
 /// The time is made up too: it passes only while everybody waits.
 #[tokio::test(start_paused = true)]
 async fn many_lanes_are_swept_a_twentieth_of_the_time() {
-    const PAGES: u32 = 50;
-    const LONG: Duration = Duration::from_mins(2);
+    const PAGES: u32 = 20;
+    const LONG: Duration = Duration::from_mins(1);
     let harness = Harness::with(|config| config.sweep_interval = Duration::from_secs(1));
     let (spy, stop) = (Arc::clone(&harness.spy), CancellationToken::new());
     spy.make_up_lanes(i64::from(PAGES) * 1_000);

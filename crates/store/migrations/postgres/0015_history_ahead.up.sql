@@ -34,3 +34,4 @@ BEGIN
     RETURN made;
 END
 $$;
+REVOKE ALL ON FUNCTION history_ahead(bigint, integer, bigint) FROM PUBLIC;

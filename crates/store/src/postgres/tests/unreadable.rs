@@ -103,7 +103,11 @@ async fn the_reaper_finds_a_hold_without_an_end() {
         fixture
             .sql(&format!(
                 "DELETE FROM counts WHERE lane = {lane};
-                 INSERT INTO counts SELECT lane, state, 0, count(*) FROM tasks WHERE lane = {lane} GROUP BY lane, state"
+                 INSERT INTO counts SELECT lane, state, 0, count(*) FROM tasks WHERE lane = {lane} GROUP BY lane, state;
+                 DELETE FROM queue_counts WHERE tenant <> '';
+                 INSERT INTO queue_counts (tenant, queue, state, slot, tasks)
+                 SELECT l.tenant, l.queue, t.state, 0, count(*) FROM tasks AS t JOIN lanes AS l ON l.id = t.lane
+                 GROUP BY l.tenant, l.queue, t.state"
             ))
             .await;
         assert!(fixture.store.overdue(vec![], 10).await.unwrap().is_empty(), "{damage}");

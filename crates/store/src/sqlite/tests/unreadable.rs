@@ -104,7 +104,12 @@ async fn the_reaper_finds_a_held_row_without_a_hold() {
         let (fixture, stored) = damaged(damage).await;
         let refused = fixture.store.get(TENANT, vec![stored[1].id]).await;
         assert!(matches!(refused, Err(StoreError::Corrupt(_))), "{damage}: {refused:?}");
-        fixture.sql("UPDATE counts SET tasks = 2 WHERE state = 1; INSERT INTO counts SELECT lane, state, 1 FROM tasks WHERE seq = 2").await;
+        let counts = "UPDATE counts SET tasks = 2 WHERE state = 1;
+            INSERT INTO counts SELECT lane, state, 1 FROM tasks WHERE seq = 2;
+            UPDATE queue_counts SET tasks = 2 WHERE state = 1;
+            INSERT INTO queue_counts (tenant, queue, state, tasks)
+            SELECT l.tenant, l.queue, t.state, 1 FROM tasks AS t JOIN lanes AS l ON l.id = t.lane WHERE t.seq = 2";
+        fixture.sql(counts).await;
         assert!(fixture.store.overdue(vec![], 10).await.unwrap().is_empty(), "{damage}");
         assert_in_quarantine(&fixture, &stored).await;
     }
@@ -124,7 +129,9 @@ async fn a_row_that_waits_and_is_held_is_not_claimed() {
 async fn a_row_without_its_lane_is_put_in_quarantine() {
     for by_id in [false, true] {
         let (fixture, stored) = damaged("UPDATE tasks SET lane = 99 WHERE seq = 2").await;
-        fixture.sql("UPDATE counts SET tasks = 2 WHERE state = 1; INSERT INTO counts VALUES (99, 1, 1)").await;
+        let counts = "UPDATE counts SET tasks = 2 WHERE state = 1; INSERT INTO counts VALUES (99, 1, 1);
+            UPDATE queue_counts SET tasks = 2 WHERE state = 1";
+        fixture.sql(counts).await;
         if by_id {
             assert!(fixture.store.get(TENANT, vec![stored[1].id]).await.unwrap()[0].is_none());
         } else {
