@@ -195,8 +195,10 @@ impl PostgresStore {
         let reserved = writers + options.readers.max(1) + OTHER_CONNECTIONS - 1;
         let mut sessions = reserve::open_all(&address, reserved).await?.into_iter();
         let leases = Arc::new(SharedConnections::new(&address, 1, most).with_sessions(sessions.next()));
-        let rounds = ExclusiveConnection::new(&address, OF_ROUNDS, most, sessions.next());
-        let changes = ExclusiveConnection::new(&address, OF_QUEUES, most, sessions.next());
+        let [rounds, changes] = [sessions.next(), sessions.next()].map(|session| session.expect("invariant: reserved"));
+        let failed = |fault| ConnectError::of(&address, fault);
+        let rounds = ExclusiveConnection::open(&address, OF_ROUNDS, most, rounds).await.map_err(failed)?;
+        let changes = ExclusiveConnection::open(&address, OF_QUEUES, most, changes).await.map_err(failed)?;
         let audited = SharedConnections::new(&address, 1, 1).with_sessions(sessions.next());
         let reads = SharedConnections::new(&address, options.readers, most)
             .with_sessions(sessions.by_ref().take(options.readers.max(1)));

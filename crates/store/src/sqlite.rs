@@ -266,14 +266,13 @@ impl SqliteStore {
         let health = (Arc::clone(&damage), Arc::clone(&fullness));
         let (limit_watch, left) = (Arc::new(LimitWatch::default()), Arc::new(Notify::new()));
         let (writer, writer_thread) = WriterHandle::start(
-            connection,
+            (connection, &connections),
             directory,
             health,
             (&limit_watch, &left),
             clock,
             node,
             options,
-            &connections,
         )
         .inspect_err(|_| readers.close())
         .map_err(|reason| fault(reason.to_string()))?;

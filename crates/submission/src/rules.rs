@@ -135,7 +135,9 @@ impl QueueCache {
             }
             cached.queues.retain(|_, queues| !queues.is_empty());
         }
-        changed.into_iter().for_each(|queue| cached.put(queue));
+        for queue in changed {
+            cached.put(queue);
+        }
         cached.read_to = last;
     }
 

@@ -70,7 +70,7 @@ impl PostgresStore {
         loop {
             let begun = Instant::now();
             let Err(fault) =
-                self.receive_on_one_connection(&validate, payload_bytes, &mut is_away, stop.as_mut()).await
+                Box::pin(self.receive_on_one_connection(&validate, payload_bytes, &mut is_away, stop.as_mut())).await
             else {
                 return;
             };

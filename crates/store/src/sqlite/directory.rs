@@ -67,7 +67,7 @@ impl Directory {
 pub(crate) fn is_full(path: &Path) -> bool {
     let Some(existing) = path.ancestors().find(|path| path.is_dir()) else { return false };
     let trial = existing.join(TRIAL);
-    let written = File::create(&trial).and_then(|mut file| file.write_all(&[0; TRIAL_BYTES]).and(file.sync_all()));
+    let written = File::create(&trial).and_then(|mut file| file.write_all(&vec![0; TRIAL_BYTES]).and(file.sync_all()));
     drop(fs::remove_file(&trial));
     let kind = written.err().map(|error| error.kind());
     matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))

@@ -63,7 +63,9 @@ impl QueueTally {
         debug_assert!(self.job.0.is_empty(), "a job is kept or forgotten before the commit");
         let mut queues: Vec<(String, String, StateChanges)> = self.group.drain().collect();
         let mut all = StateChanges::default();
-        queues.iter().for_each(|(_, _, changes)| add(&mut all, *changes));
+        for (_, _, changes) in &queues {
+            add(&mut all, *changes);
+        }
         queues.push((String::new(), String::new(), all));
         queues.into_iter().flat_map(|(tenant, queue, changes)| {
             let changed = (0_u8..).zip(changes).filter(|(_, tasks)| *tasks != 0);

@@ -45,14 +45,13 @@ pub(crate) struct WriterHandle {
 impl WriterHandle {
     /// Starts the thread. It holds the directory's lock until the database is closed.
     pub(crate) fn start(
-        connection: Connection,
+        (connection, connections): (Connection, &Arc<ConnectionCounts>),
         directory: Directory,
         (damage, fullness): (Arc<DamageMonitor>, Arc<Fullness>),
         (limit_watch, resolver): (&Arc<LimitWatch>, &Arc<Notify>),
         clock: Arc<dyn Clock>,
         node: NodeId,
         options: Options,
-        connections: &Arc<ConnectionCounts>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let queue = Arc::new(JobQueue::new(options.writer_bounds(), options.batch_limit(), EARLY_END_INTERVAL));
         let writer = Self { queue: Arc::clone(&queue), damage: Arc::clone(&damage) };

@@ -54,7 +54,7 @@ fn dispatched_elsewhere(facts: &Facts, owner: &OwnerNode) -> Reason {
     let named = name.as_deref().unwrap_or("of an unknown name");
     let mut when = last_seen_at.map(|at| format!(" and was last seen at {at}")).unwrap_or_default();
     if let Some(at) = taken_over_at {
-        when.push_str(&format!("; it is silent: unless it reports before, another node takes over at {at}"));
+        when = format!("{when}; it is silent: unless it reports before, another node takes over at {at}");
     }
     let ask = match &address {
         Some(address) => format!("ask it at {address} for the explanation of this task"),

@@ -57,7 +57,7 @@ async fn a_partition_shows_its_owner_while_the_lease_lasts() {
 #[tokio::test]
 async fn a_silent_node_is_marked_by_its_own_lease() {
     let world = World::new();
-    let patient = NodePresence { lease: Some(Duration::from_secs(300)), ..node(FIRST) };
+    let patient = NodePresence { lease: Some(Duration::from_mins(5)), ..node(FIRST) };
     world.sqlite.record_node(patient).await.unwrap();
     world.sqlite.record_node(node(SECOND)).await.unwrap();
     for (seconds, silent) in [(15, [false, false]), (85, [false, true]), (51, [true, true])] {

@@ -27,11 +27,18 @@ pub(crate) struct ExclusiveConnection {
 }
 
 impl ExclusiveConnection {
-    /// A connection with these statements prepared, for which at most `most` calls wait. It begins
-    /// with `session`, if there is one.
-    pub(crate) fn new(address: &Address, statements: &'static [Sql], most: usize, session: Option<Session>) -> Self {
-        let (place, busy, closed) = (Mutex::new(session), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { address: address.clone(), statements, place, most, busy, closed }
+    /// A connection that begins with `session`, for which at most `most` calls wait. Prepares the
+    /// statements: transactions send several at once, and one that has yet to be prepared would
+    /// arrive after the commit.
+    pub(crate) async fn open(
+        address: &Address,
+        statements: &'static [Sql],
+        most: usize,
+        session: Session,
+    ) -> Result<Self, Fault> {
+        session.prepare(statements).await?;
+        let (place, busy, closed) = (Mutex::new(Some(session)), AtomicUsize::new(0), AtomicBool::new(false));
+        Ok(Self { address: address.clone(), statements, place, most, busy, closed })
     }
 
     /// Runs `work`, which begins a transaction and commits it.

@@ -188,7 +188,7 @@ impl Drop for Session {
 
 /// The statements that set up a session.
 fn settings() -> String {
-    SETTINGS.iter().map(|(name, value)| format!("SET {name} = '{value}';")).collect()
+    SETTINGS.iter().fold(String::new(), |text, (name, value)| format!("{text}SET {name} = '{value}';"))
 }
 
 /// How every session connects.
