@@ -29,14 +29,20 @@ pub(crate) const LEASES_MAX: usize = 10_000;
 const CROWD_INTERVAL: Duration = Duration::from_secs(5);
 const CROWD: usize = 1_000;
 
-/// The workers seen since the last flush.
+/// The workers seen since the last flush, and those that a flush is writing.
 #[derive(Default)]
 pub struct UnflushedPresence(Mutex<UnflushedWorkers>);
 
+/// Workers by tenant and name.
+type Workers = HashMap<String, BTreeMap<String, WorkerPresence>>;
+
 #[derive(Default)]
 struct UnflushedWorkers {
+    /// How many workers are in `seen`.
     count: usize,
-    by_tenant: HashMap<String, BTreeMap<String, WorkerPresence>>,
+    seen: Workers,
+    /// The workers of the flush under way, shown until the registry has them.
+    in_writing: Workers,
 }
 
 impl UnflushedPresence {
@@ -52,7 +58,7 @@ impl UnflushedPresence {
 
     fn merge(&self, tenant: &str, worker: &str, wants: Option<&PollFilter>, now: Timestamp) {
         let mut unflushed = self.0.lock();
-        if let Some(known) = unflushed.by_tenant.get_mut(tenant).and_then(|workers| workers.get_mut(worker)) {
+        if let Some(known) = unflushed.seen.get_mut(tenant).and_then(|workers| workers.get_mut(worker)) {
             known.last_seen_at = known.last_seen_at.max(now);
             let same = match wants {
                 None => true,
@@ -77,15 +83,22 @@ impl UnflushedPresence {
             last_seen_at: now,
         };
         unflushed.count += 1;
-        unflushed.by_tenant.entry(tenant.to_owned()).or_default().insert(worker.to_owned(), presence);
+        unflushed.seen.entry(tenant.to_owned()).or_default().insert(worker.to_owned(), presence);
     }
 
     /// The workers of `tenant` by name, strictly after `after`, at most `limit`.
     pub fn of(&self, tenant: &str, after: Option<&str>, limit: usize) -> Vec<WorkerPresence> {
         let unflushed = self.0.lock();
-        let Some(workers) = unflushed.by_tenant.get(tenant) else { return Vec::new() };
-        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        workers.range::<str, _>((after, Bound::Unbounded)).take(limit).map(|(_, presence)| presence.clone()).collect()
+        let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let page = |workers: &Workers| -> BTreeMap<String, WorkerPresence> {
+            let found = workers.get(tenant).into_iter().flat_map(|workers| workers.range::<str, _>(range));
+            found.take(limit).map(|(name, presence)| (name.clone(), presence.clone())).collect()
+        };
+        let mut workers = page(&unflushed.in_writing);
+        for newer in page(&unflushed.seen).into_values() {
+            merge(&mut workers, newer);
+        }
+        workers.into_values().take(limit).collect()
     }
 
     /// Whether it should be written, if it was last written this long ago.
@@ -93,24 +106,45 @@ impl UnflushedPresence {
         flushed >= CROWD_INTERVAL || self.0.lock().count <= CROWD
     }
 
-    fn take(&self) -> Vec<WorkerPresence> {
-        let unflushed = std::mem::take(&mut *self.0.lock());
-        unflushed.by_tenant.into_values().flat_map(BTreeMap::into_values).collect()
+    /// Begins a flush: the workers to write. What an earlier flush did not finish is among them.
+    fn begin_flush(&self) -> Vec<WorkerPresence> {
+        let mut unflushed = self.0.lock();
+        unflushed.put_back();
+        unflushed.count = 0;
+        unflushed.in_writing = std::mem::take(&mut unflushed.seen);
+        unflushed.in_writing.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Puts back presences that could not be written, under those made since.
-    fn put_back(&self, presences: Vec<WorkerPresence>) {
-        let mut unflushed = self.0.lock();
-        for presence in presences {
-            let workers = unflushed.by_tenant.entry(presence.tenant.clone()).or_default();
-            if let Some(newer) = workers.get_mut(&presence.name) {
-                *newer = newer.clone().following(&presence);
-            } else {
-                workers.insert(presence.name.clone(), presence);
-                unflushed.count += 1;
+    /// Ends a flush: the registry has its workers.
+    fn end_flush(&self) {
+        self.0.lock().in_writing.clear();
+    }
+}
+
+impl UnflushedWorkers {
+    /// Puts back the workers of a flush that did not finish, under those seen since.
+    fn put_back(&mut self) {
+        for (tenant, workers) in std::mem::take(&mut self.in_writing) {
+            let seen = self.seen.entry(tenant).or_default();
+            for (name, presence) in workers {
+                if let Some(newer) = seen.get_mut(&name) {
+                    *newer = newer.clone().following(&presence);
+                } else {
+                    seen.insert(name, presence);
+                    self.count += 1;
+                }
             }
         }
     }
+}
+
+/// Adds a newer presence to those known: the older one knows when the worker was first seen.
+pub(crate) fn merge(workers: &mut BTreeMap<String, WorkerPresence>, newer: WorkerPresence) {
+    let merged = match workers.get(&newer.name) {
+        Some(older) => newer.following(older),
+        None => newer,
+    };
+    workers.insert(merged.name.clone(), merged);
 }
 
 fn asked_for(wants: Option<&PollFilter>) -> (Vec<String>, Vec<String>) {
@@ -160,18 +194,13 @@ impl PresenceFlusher {
 
     /// Writes the presences since the last pass. Returns how many workers they are of.
     pub async fn run_once(&self) -> Result<usize, StoreError> {
-        let presences = self.api.presence.take();
-        if presences.is_empty() {
-            return Ok(0);
-        }
+        let presences = self.api.presence.begin_flush();
         let count = presences.len();
-        match self.api.database.record_workers(presences.clone()).await {
-            Ok(()) => Ok(count),
-            Err(error) => {
-                self.api.presence.put_back(presences);
-                Err(error)
-            }
+        if count > 0 {
+            self.api.database.record_workers(presences).await?;
+            self.api.presence.end_flush();
         }
+        Ok(count)
     }
 }
 
@@ -209,9 +238,8 @@ mod tests {
         let seen = presence.of("t", None, 10);
         assert_eq!((seen[0].name.as_str(), seen[0].queues.len()), ("new", 0));
         assert_eq!((seen[1].queues.as_slice(), seen[1].last_seen_at), (["a".to_owned()].as_slice(), at(2)));
-        let taken = presence.take();
+        presence.begin_flush();
         presence.record_alive("t", "w", at(3));
-        presence.put_back(taken);
         assert_eq!(presence.of("t", Some("v"), 10)[0].queues, ["a"]);
     }
 
@@ -231,14 +259,33 @@ mod tests {
         let presence = UnflushedPresence::default();
         presence.record("t", "old", &queues(&["q"]), at(1));
         presence.record("t", "both", &queues(&["q"]), at(1));
-        let taken = presence.take();
+        presence.begin_flush();
         presence.record("t", "both", &queues(&["r"]), at(5));
-        presence.put_back(taken);
-        let seen = presence.of("t", None, 10);
+        // The flush failed: the next one has its workers, too.
+        let mut seen = presence.begin_flush();
+        seen.sort_by(|one, other| one.name.cmp(&other.name));
         assert_eq!(seen.iter().map(|w| w.name.as_str()).collect::<Vec<_>>(), ["both", "old"]);
         assert_eq!((seen[0].first_seen_at, seen[0].last_seen_at), (at(1), at(5)));
         assert_eq!(seen[0].queues, ["r"]);
-        assert_eq!(presence.0.lock().count, 2);
+        presence.end_flush();
+        assert!(presence.begin_flush().is_empty());
+    }
+
+    #[test]
+    fn a_worker_is_shown_while_it_is_written() {
+        let presence = UnflushedPresence::default();
+        for name in ["a", "c"] {
+            presence.record("t", name, &queues(&["q"]), at(1));
+        }
+        presence.begin_flush();
+        presence.record("t", "b", &queues(&["r"]), at(2));
+        presence.record_alive("t", "c", at(3));
+        let seen = presence.of("t", None, 10);
+        assert_eq!(seen.iter().map(|w| w.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!((seen[2].queues.as_slice(), seen[2].last_seen_at), (["q".to_owned()].as_slice(), at(3)));
+        assert_eq!(presence.of("t", None, 2).len(), 2);
+        presence.end_flush();
+        assert_eq!(presence.of("t", None, 10).iter().map(|w| w.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     }
 
     #[test]
@@ -258,7 +305,8 @@ mod tests {
         for number in 0..WORKERS_MAX + 10 {
             presence.record("t", &number.to_string(), &queues(&["q"]), at(1));
         }
-        assert_eq!(presence.take().len(), WORKERS_MAX);
+        assert_eq!(presence.begin_flush().len(), WORKERS_MAX);
+        presence.end_flush();
         presence.record("t", "later", &queues(&["q"]), at(2));
         assert_eq!(presence.of("t", None, 10).len(), 1);
     }

@@ -16,7 +16,7 @@ use crate::answer::json;
 use crate::cursor::Listing;
 use crate::extract::Tenant;
 use crate::extract::query::{PageParams, Query};
-use crate::presence::LEASES_MAX;
+use crate::presence::{LEASES_MAX, merge};
 use crate::problem::Problem;
 use crate::state::Api;
 
@@ -52,15 +52,6 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, query: Que
     };
     let items: Vec<Worker> = workers.into_values().map(view).collect();
     Ok(json(StatusCode::OK, &listing.page(items, limit, |last| last.worker_id.clone().into_bytes())))
-}
-
-/// A presence since the last flush is newer than the registry's, which knows the first one.
-fn merge(workers: &mut BTreeMap<String, WorkerPresence>, newer: WorkerPresence) {
-    let merged = match workers.get(&newer.name) {
-        Some(older) => newer.following(older),
-        None => newer,
-    };
-    workers.insert(merged.name.clone(), merged);
 }
 
 /// A worker that holds a task is active, however long ago it polled.
