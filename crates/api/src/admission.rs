@@ -56,6 +56,10 @@ const WAITERS_MAX: usize = 16_384;
 /// kernel's memory.
 pub(crate) const BODY_WAITERS_MAX: usize = 128;
 
+/// The maximum number of requests of a class that wait for room for their answers. All of them are
+/// woken whenever an answer was read, since the room may be another tenant's.
+const ANSWER_WAITERS_MAX: usize = 128;
+
 /// Bodies are counted in units of this size: memory need not be bounded to the byte.
 const UNIT_BYTES: usize = 1_024;
 
@@ -164,37 +168,31 @@ impl Admission {
                 acquired => acquired,
             },
         };
-        let unread = match answer_bytes {
-            None => None,
-            Some(bytes) => match self.hold(class, &answer.tenant, bytes, &mut wait).await {
-                None => {
-                    let why = "the answers to other {} have yet to be read (limits.answers_bytes)";
-                    return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
-                }
-                held => held,
-            },
-        };
-        let Some(request) = self.acquire(class, &class.requests, 1, &mut wait).await else {
-            return Err(AdmissionRefusal::new(&format!("too many {} are under way", class.name), wait));
+        let (request, unread) = loop {
+            let Some(request) = self.acquire(class, &class.requests, 1, &mut wait).await else {
+                return Err(AdmissionRefusal::new(&format!("too many {} are under way", class.name), wait));
+            };
+            let Some(bytes) = answer_bytes else { break (request, None) };
+            if let Some(unread) = class.answers.try_hold(&answer.tenant, bytes) {
+                break (request, Some(unread));
+            }
+            // A request with room for its answer may use the permit meanwhile.
+            drop(request);
+            if !self.wait_for_room(class, &answer.tenant, &mut wait).await {
+                let why = "the answers to other {} have yet to be read (limits.answers_bytes)";
+                return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
+            }
         };
         let held = HeldPermits { _body: body, _request: request, unread };
         Ok(Permit(Arc::new(Mutex::new(PermitState { held: Some(held), answer, wait: Duration::ZERO }))))
     }
 
-    /// Counts `bytes` as an unread answer, as soon as there is room.
-    async fn hold(
-        &self,
-        class: &RequestClass,
-        tenant: &str,
-        bytes: usize,
-        wait: &mut Option<AdmissionWait>,
-    ) -> Option<UnreadBytes> {
-        if let Some(held) = class.answers.try_hold(tenant, bytes) {
-            return Some(held);
-        }
-        let until = self.wait_until(class, wait)?;
-        let _waiter = class.requests.waiters.try_acquire().ok()?;
-        class.answers.hold_by(tenant, bytes, until).await
+    /// Waits until there is room for another unread answer; false if there is none in time.
+    async fn wait_for_room(&self, class: &RequestClass, tenant: &str, wait: &mut Option<AdmissionWait>) -> bool {
+        let (Some(until), Ok(_waiter)) = (self.wait_until(class, wait), class.answer_waiters.try_acquire()) else {
+            return false;
+        };
+        class.answers.has_room_by(tenant, until).await
     }
 
     /// Acquires `units` at once, or waits for them if the pool has room for another waiter. Both

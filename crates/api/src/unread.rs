@@ -47,27 +47,33 @@ impl UnreadAnswers {
     /// The same if there is room.
     pub fn try_hold(self: &Arc<Self>, tenant: &str, bytes: usize) -> Option<UnreadBytes> {
         let mut held = self.held.lock();
-        let of_tenant = held.of_tenants.get(tenant).copied().unwrap_or(0);
-        if held.all >= self.limit || of_tenant >= self.limit.div_ceil(TENANT_SHARE) {
+        if !held.has_room(tenant, self.limit) {
             return None;
         }
         held.add(tenant, bytes);
         Some(UnreadBytes { answers: Arc::clone(self), tenant: tenant.to_owned(), bytes })
     }
 
-    /// The same, as soon as there is room; none if there is none by then.
-    pub async fn hold_by(self: &Arc<Self>, tenant: &str, bytes: usize, until: Instant) -> Option<UnreadBytes> {
+    /// Waits until there is room for an answer to `tenant`; false if there is none by then.
+    pub async fn has_room_by(&self, tenant: &str, until: Instant) -> bool {
         loop {
             let freed = self.freed.notified();
-            if let Some(held) = self.try_hold(tenant, bytes) {
-                return Some(held);
+            if self.held.lock().has_room(tenant, self.limit) {
+                return true;
             }
-            timeout_at(until, freed).await.ok()?;
+            if timeout_at(until, freed).await.is_err() {
+                return false;
+            }
         }
     }
 }
 
 impl HeldBytes {
+    fn has_room(&self, tenant: &str, limit: usize) -> bool {
+        let of_tenant = self.of_tenants.get(tenant).copied().unwrap_or(0);
+        self.all < limit && of_tenant < limit.div_ceil(TENANT_SHARE)
+    }
+
     fn add(&mut self, tenant: &str, bytes: usize) {
         self.all += bytes;
         match self.of_tenants.get_mut(tenant) {
@@ -143,13 +149,13 @@ mod tests {
         let answers = UnreadAnswers::new(100);
         let large = answers.hold("a", 200);
         let until = Instant::now() + Duration::from_secs(4);
-        assert!(answers.hold_by("b", 1, until).await.is_none());
+        assert!(!answers.has_room_by("b", until).await);
         assert_eq!(Instant::now(), until);
         let later = until + Duration::from_secs(4);
-        let (held, ()) = tokio::join!(answers.hold_by("b", 1, later), async {
+        let (has_room, ()) = tokio::join!(answers.has_room_by("b", later), async {
             tokio::task::yield_now().await;
             drop(large.resized(99));
         });
-        assert!(held.is_some() && Instant::now() < later);
+        assert!(has_room && Instant::now() < later);
     }
 }

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use axum::http::{Method, Request};
 use punctual_core::store::PAGE_BYTES;
+use tokio::sync::Semaphore;
 
-use super::{BODY_SHARE, BODY_WAITERS_MAX, PermitPool, SMALL_BODY_BYTES, UNIT_BYTES, WAIT_MAX, WAIT_MIN};
+use super::{
+    ANSWER_WAITERS_MAX, BODY_SHARE, BODY_WAITERS_MAX, PermitPool, SMALL_BODY_BYTES, UNIT_BYTES, WAIT_MAX, WAIT_MIN,
+};
 use crate::unread::UnreadAnswers;
 
 /// Lists that are read and written at once, at most; with few processors only half as many as there
@@ -58,6 +61,7 @@ pub(super) struct RequestClass {
     /// All units of `bodies`.
     body_units: usize,
     pub answers: Arc<UnreadAnswers>,
+    pub answer_waiters: Semaphore,
     /// What is kept for each answer; none if the answer is about as large as the body.
     read_bytes: Option<usize>,
     /// The wait of a request that waits alone.
@@ -74,6 +78,7 @@ impl RequestClass {
             bodies: PermitPool::new(body_units, BODY_WAITERS_MAX),
             body_units,
             answers: Arc::clone(answers),
+            answer_waiters: Semaphore::new(ANSWER_WAITERS_MAX),
             read_bytes: None,
             wait_min: WAIT_MIN,
         }
