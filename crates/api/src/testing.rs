@@ -129,9 +129,14 @@ impl World {
     }
 
     /// Sends any request.
-    pub async fn call(&self, mut request: Request<Body>) -> Answer {
+    pub async fn call(&self, request: Request<Body>) -> Answer {
+        Answer::of(self.unread(request).await).await
+    }
+
+    /// Sends any request, and does not read its answer.
+    pub async fn unread(&self, mut request: Request<Body>) -> Response {
         request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("localhost"));
-        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Reads a path.

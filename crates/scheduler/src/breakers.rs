@@ -20,9 +20,10 @@ use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::run_end::RunEnd;
 use punctual_core::store::{Claimed, StoreError};
-use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
+
+use crate::polls::UntakenTask;
 
 pub use open::OpenBreakers;
 pub use watch::{BreakerWatch, Config};
@@ -53,8 +54,8 @@ pub struct EndedRun<'a> {
 
 impl<'a> EndedRun<'a> {
     /// A claimed task that no worker has taken.
-    pub(crate) fn given_back(task: &'a Task) -> Self {
-        let (tenant, target) = (task.tenant(), target_of(&task.lane.key));
+    pub(crate) fn given_back(task: &'a UntakenTask) -> Self {
+        let (tenant, target) = (task.lane.key.tenant.as_str(), target_of(&task.lane.key));
         Self { tenant, target, task: task.id, end: RunEnd::GivenBack, error: None }
     }
 }

@@ -1,12 +1,17 @@
 //! Polls of pull workers: the queue in which they wait, and what they get.
 //!
 //! The API polls with [`PollQueue::poll`], the dispatcher answers through its [`PollReceiver`].
-//! Invariant: the tasks of a [`Grant`] that its worker does not take go back to the dispatcher.
+//! Invariant: the tasks of a [`HandOver`] that is not confirmed go back to the dispatcher.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::ids::TaskId;
+use punctual_core::lane::Lane;
+use punctual_core::state::Position;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -65,19 +70,19 @@ impl WaitingPoll {
     }
 }
 
-/// Claimed tasks on their way to a worker. If the worker disconnects and the grant is dropped, the
-/// tasks go back to the dispatcher at once, and not only when their leases expire.
+/// Claimed tasks on their way to a worker.
 pub(crate) struct Grant {
     tasks: Vec<Task>,
     /// When the tasks are due, if that is not yet.
     not_before: Option<Instant>,
-    returns: mpsc::UnboundedSender<Vec<Task>>,
+    hand_over: HandOver,
 }
 
 impl Grant {
-    /// Tasks that go to `returns` if the worker does not take them.
-    pub fn new(tasks: Vec<Task>, returns: mpsc::UnboundedSender<Vec<Task>>) -> Self {
-        Self { tasks, not_before: None, returns }
+    /// Tasks that go to `returns` if the worker does not get them.
+    pub fn new(tasks: Vec<Task>, returns: mpsc::UnboundedSender<Vec<UntakenTask>>) -> Self {
+        let untaken = tasks.iter().map(UntakenTask::of).collect();
+        Self { tasks, not_before: None, hand_over: HandOver { untaken, returns } }
     }
 
     /// The same tasks, handed over at `due` at the earliest.
@@ -86,22 +91,52 @@ impl Grant {
         self
     }
 
-    /// Waits until the tasks are due and hands them over; none if the worker has hung up by then.
-    async fn take(mut self, has_hung_up: impl Fn() -> bool) -> Vec<Task> {
+    /// Waits until the tasks are due.
+    async fn take(self) -> (Vec<Task>, Option<HandOver>) {
         if let Some(due) = self.not_before {
             tokio::time::sleep_until(due).await;
         }
-        if has_hung_up() { Vec::new() } else { std::mem::take(&mut self.tasks) }
+        (self.tasks, Some(self.hand_over))
     }
 }
 
-impl Drop for Grant {
+/// The hand-over of claimed tasks to a worker. If it is dropped before it is confirmed, the tasks
+/// go back to the dispatcher at once, and not only when their leases expire.
+#[must_use = "tasks that are handed over must be confirmed"]
+pub struct HandOver {
+    untaken: Vec<UntakenTask>,
+    returns: mpsc::UnboundedSender<Vec<UntakenTask>>,
+}
+
+impl HandOver {
+    /// The worker gets the tasks.
+    pub fn confirm(mut self) {
+        self.untaken.clear();
+    }
+}
+
+impl Drop for HandOver {
     fn drop(&mut self) {
-        if !self.tasks.is_empty() && self.returns.send(std::mem::take(&mut self.tasks)).is_err() {
+        if !self.untaken.is_empty() && self.returns.send(std::mem::take(&mut self.untaken)).is_err() {
             tracing::debug!(
                 "a worker disconnected during the shutdown; the leases of the tasks claimed for it will expire"
             );
         }
+    }
+}
+
+/// A claimed task that its claimant has not taken, as far as it is needed to give it back.
+#[derive(Clone, Debug)]
+pub(crate) struct UntakenTask {
+    pub id: TaskId,
+    pub lane: Arc<Lane>,
+    pub position: Position,
+    pub due_at: Timestamp,
+}
+
+impl UntakenTask {
+    pub fn of(task: &Task) -> Self {
+        Self { id: task.id, lane: Arc::clone(&task.lane), position: task.position, due_at: task.due_at }
     }
 }
 
@@ -133,16 +168,15 @@ impl PollQueue {
     /// failing. The tasks are `RUNNING` and held by this worker; the version of each is its fencing
     /// token.
     pub async fn poll(&self, request: PollRequest) -> Result<Vec<Task>, PollError> {
-        self.poll_unless(request, || false).await
+        let (tasks, hand_over) = self.poll_unconfirmed(request).await?;
+        if let Some(hand_over) = hand_over {
+            hand_over.confirm();
+        }
+        Ok(tasks)
     }
 
-    /// The same for a worker that may hang up: `has_hung_up` is asked right before the tasks are
-    /// handed over, and what was claimed for a worker that is gone goes to another at once.
-    pub async fn poll_unless(
-        &self,
-        request: PollRequest,
-        has_hung_up: impl Fn() -> bool,
-    ) -> Result<Vec<Task>, PollError> {
+    /// The same for a caller that may yet fail to hand the tasks over. It confirms when it has.
+    pub async fn poll_unconfirmed(&self, request: PollRequest) -> Result<(Vec<Task>, Option<HandOver>), PollError> {
         let (reply, mut answer) = oneshot::channel();
         let wait = request.wait;
         self.polls.try_send(WaitingPoll { request, reply }).map_err(|refused| match refused {
@@ -155,12 +189,12 @@ impl PollQueue {
             answered
         } else {
             answer.close();
-            let nothing = || self.health.borrow().clone().map_or(Ok(Vec::new()), |error| Err(error.into()));
+            let nothing = || self.health.borrow().clone().map_or(Ok((Vec::new(), None)), |error| Err(error.into()));
             return match answer.try_recv() {
-                Ok(late) => Ok(late?.take(has_hung_up).await),
+                Ok(late) => Ok(late?.take().await),
                 Err(_) => nothing(),
             };
         };
-        Ok(answered.unwrap_or(Err(PollError::Closed))?.take(has_hung_up).await)
+        Ok(answered.unwrap_or(Err(PollError::Closed))?.take().await)
     }
 }

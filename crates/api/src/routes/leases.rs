@@ -1,5 +1,6 @@
 //! Leases of pull workers: polling for tasks, and settling their runs.
 
+mod hand_over;
 mod poll_request;
 mod settle;
 mod settlement;
@@ -68,8 +69,7 @@ async fn lease(
         _ => None,
     };
     let waited = !poll.wait.is_zero();
-    let has_hung_up = || peer.as_ref().is_some_and(|Extension(peer)| peer.has_hung_up());
-    let tasks = api.polls.poll_unless(poll, has_hung_up).await?;
+    let (tasks, hand_over) = api.polls.poll_unconfirmed(poll).await?;
     drop(waiting);
     if waited {
         // A minute in a long poll is not a minute of silence.
@@ -83,7 +83,11 @@ async fn lease(
         let leases = yielding(tasks).filter_map(|task| leased(&counter, task, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
-    api.cpu_pool.run(size, write).await
+    let answer: Response = api.cpu_pool.run(size, write).await?;
+    Ok(match hand_over {
+        Some(hand_over) => hand_over::confirmed_when_sent(answer, hand_over, peer.map(|Extension(peer)| peer)),
+        None => answer,
+    })
 }
 
 /// Roughly the bytes of a task in an answer, its payload apart.

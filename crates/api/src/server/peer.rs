@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 pub struct Peer(Arc<Mutex<Option<RawFd>>>);
 
 impl Peer {
-    pub(super) fn of(stream: &TcpStream) -> Self {
+    pub(crate) fn of(stream: &TcpStream) -> Self {
         Self(Arc::new(Mutex::new(Some(stream.as_raw_fd()))))
     }
 

@@ -8,7 +8,6 @@ use punctual_core::backoff::ExponentialBackoff;
 use punctual_core::lane::Lane;
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{CLAIM_AHEAD_MAX_MILLIS, Claim, Claimed, StoreError};
-use punctual_core::task::Task;
 use punctual_core::time::{Timestamp, signed_millis};
 use punctual_core::trail::Actor;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::{Config, Deps};
 use crate::breakers::EndedRun;
 use crate::fairness::Aging;
 use crate::lanes::{ClaimScope, Lanes};
+use crate::polls::UntakenTask;
 
 /// Pauses after claims that took nothing although a task was due.
 pub(super) const FUTILE_CLAIMS: ExponentialBackoff =
@@ -123,12 +123,12 @@ impl DispatchCore {
     }
 
     /// Gives back claimed tasks that no worker takes. They are not counted as attempts.
-    pub async fn give_back(&self, tasks: Vec<Task>, due_at: Timestamp) {
+    pub async fn give_back(&self, tasks: Vec<UntakenTask>, due_at: Timestamp) {
         if tasks.is_empty() {
             return;
         }
         let now = self.now();
-        let give_back = |task: &Task| {
+        let give_back = |task: &UntakenTask| {
             // A task that was claimed ahead keeps its due time, and its run does not end before it
             // began.
             let by = By { now: now.max(task.due_at), node: self.deps.node, actor: Actor::Scheduler };

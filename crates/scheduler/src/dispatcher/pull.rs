@@ -18,7 +18,7 @@ use super::calls::ClaimPurpose;
 use super::dispatch_core::DispatchCore;
 use crate::fairness::{self, Band, Contender, TenantDeficits};
 use crate::lanes::{ClaimScope, Lanes, PollKey, by_priority};
-use crate::polls::{Grant, PollError, PollReceiver, WaitingPoll};
+use crate::polls::{Grant, PollError, PollReceiver, UntakenTask, WaitingPoll};
 use crate::waiting_polls::{PollNumber, WaitingPolls, poll_keys};
 
 /// The maximum number of lanes of one band in a poll's claim.
@@ -43,9 +43,9 @@ pub(super) struct Pull {
     tenants: TenantDeficits,
     bands: BandShares,
     /// Tasks that were claimed for workers that have disconnected: the channel and what it brought.
-    returns: mpsc::UnboundedSender<Vec<Task>>,
-    returned: mpsc::UnboundedReceiver<Vec<Task>>,
-    abandoned: Vec<Task>,
+    returns: mpsc::UnboundedSender<Vec<UntakenTask>>,
+    returned: mpsc::UnboundedReceiver<Vec<UntakenTask>>,
+    abandoned: Vec<UntakenTask>,
 }
 
 /// The claims for the polls of a tenant.

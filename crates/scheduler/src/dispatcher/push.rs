@@ -25,6 +25,7 @@ use super::{Config, Report};
 use crate::backlog_rate::BacklogRate;
 use crate::fairness::TenantClocks;
 use crate::lanes::{ClaimScope, Ranks, by_priority};
+use crate::polls::UntakenTask;
 use crate::targets::Slot;
 
 /// The maximum number of lanes of one tenant and priority that a pass considers. It skips those of
@@ -315,7 +316,8 @@ pub(super) async fn publish(core: &DispatchCore, tasks: Vec<Task>) -> usize {
         for slot in &slots {
             core.deps.targets.give_back(slot);
         }
-        core.give_back(tasks, core.now().plus_millis(BROKER_RETRY_MILLIS)).await;
+        let untaken = tasks.iter().map(UntakenTask::of).collect();
+        core.give_back(untaken, core.now().plus_millis(BROKER_RETRY_MILLIS)).await;
         return 0;
     }
     count

@@ -1,8 +1,12 @@
 use std::sync::atomic::Ordering;
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
 
+use crate::server::Peer;
 use crate::testing::{Lease, START, World, merged};
 
 /// A task that is with a worker.
@@ -39,6 +43,25 @@ async fn a_lease_is_counted_with_its_lateness() {
     let metrics = world.api.operations.metrics.prometheus();
     assert!(metrics.contains("punctual_leases_total 1\n"), "{metrics}");
     assert!(metrics.contains("punctual_lateness_seconds_sum 0.03\n"), "{metrics}");
+}
+
+/// It hangs up after its answer was made, and before the answer is sent.
+#[tokio::test]
+async fn a_task_for_a_worker_that_hung_up_goes_to_another() {
+    let world = World::new();
+    let id = world.submit(json!({"type": "work", "queue": "q"})).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let worker = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (connection, _) = listener.accept().await.unwrap();
+    let wanted = json!({"worker_id": "gone", "queues": ["q"], "wait_seconds": 20}).to_string();
+    let request = Request::post("/v1/leases").header("content-type", "application/json");
+    let request = request.extension(Peer::of(&connection)).body(Body::from(wanted)).unwrap();
+    let answer = world.unread(request).await;
+    drop(worker);
+    connection.readable().await.unwrap();
+    assert!(answer.into_body().collect().await.is_err(), "a task was sent to a worker that is gone");
+    let lease = world.lease_as(json!({"worker_id": "other", "queues": ["q"], "wait_seconds": 20})).await;
+    assert_eq!(lease.id, id);
 }
 
 #[tokio::test]
