@@ -31,17 +31,23 @@ pub(crate) async fn run(shared: Arc<WriterShared>, connections: SharedConnection
         }
         for lanes in shared.cursors.to_audit(LANES_PER_AUDIT_MAX) {
             let began = Instant::now();
-            if let Err(fault) = connections.call(async |session| audit(session, &shared, &lanes).await).await {
+            let audited = connections.call(async |session| audit(session, &shared, &lanes).await).await;
+            let took = audited.unwrap_or_else(|fault| {
                 debug!(error = %fault, "cannot audit the scan cursors; trying again later");
-            }
-            shared.cursors.audited(&lanes, began.elapsed());
+                began.elapsed()
+            });
+            shared.cursors.audited(&lanes, took);
         }
     }
 }
 
-async fn audit(session: &Session, shared: &WriterShared, lanes: &[i64]) -> Result<(), Fault> {
-    for row in session.query(Sql::LaneFront, &[&lanes]).await? {
+/// Returns how long the statement took. A wait for a connection costs the database nothing.
+async fn audit(session: &Session, shared: &WriterShared, lanes: &[i64]) -> Result<Duration, Fault> {
+    let began = Instant::now();
+    let rows = session.query(Sql::LaneFront, &[&lanes]).await?;
+    let took = began.elapsed();
+    for row in rows {
         shared.cursors.found(row.get(0), (row.get(1), row.get(2)));
     }
-    Ok(())
+    Ok(took)
 }
