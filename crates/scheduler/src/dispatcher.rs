@@ -193,7 +193,7 @@ impl Dispatcher {
                 break;
             }
         }
-        report.more |= !self.core.calls.is_empty() || self.push.is_backlog_next() || self.sweep.is_incomplete();
+        report.more |= !self.core.calls.is_empty() || self.push.is_backlog_next() || self.sweep.has_more();
         Ok(report)
     }
 
@@ -217,7 +217,7 @@ impl Dispatcher {
         }
         self.release_limited();
         if self.core.deps.hints.take_sweep_request() {
-            self.sweep.restart();
+            self.sweep.request();
         }
         if self.sweep.is_due() {
             if self.sweep.is_at_start() {

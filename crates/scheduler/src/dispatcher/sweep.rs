@@ -25,13 +25,16 @@ const PAGE_LANES: usize = 1_000;
 /// A regular sweep pauses after a page for this many times as long as the page took.
 const PAUSE_FACTOR: u32 = 19;
 
+/// A page that took longer has waited for the store: that is no work of the sweep.
+const PAGE_TIME_MAX: Duration = Duration::from_millis(500);
+
 /// When the sweep continues, and where.
 pub(super) struct Sweep {
     /// The last lane that was read; none when it starts from the first.
     after: Option<LaneId>,
     next_at: Instant,
-    /// Whether it was asked for, and so does not pause.
-    is_urgent: bool,
+    /// Present if it was asked for, and so does not pause.
+    urgency: Option<Urgency>,
     /// When the sweep under way began.
     began_at: Instant,
     /// How long the last whole sweep took, with its pauses.
@@ -40,17 +43,31 @@ pub(super) struct Sweep {
     generation: u64,
 }
 
+/// How far a sweep goes that was asked for: once round, from where it was then.
+#[derive(Default)]
+struct Urgency {
+    /// The last lane to read; none for the last lane of all.
+    until: Option<LaneId>,
+    /// The same for the next round, if it was asked for in this one.
+    again_until: Option<LaneId>,
+    /// How many rounds have ended since the first request.
+    rounds: u32,
+}
+
 impl Sweep {
     /// A sweep that is due at once.
     pub fn new(generation: u64) -> Self {
-        let now = Instant::now();
-        let last_duration = Duration::ZERO;
-        Self { after: None, next_at: now, is_urgent: true, began_at: now, last_duration, generation }
+        let (now, urgency) = (Instant::now(), Some(Urgency::default()));
+        Self { after: None, next_at: now, urgency, began_at: now, last_duration: Duration::ZERO, generation }
     }
 
-    /// Has the next passes sweep from the first lane on, without pauses.
-    pub fn restart(&mut self) {
-        (self.after, self.next_at, self.is_urgent) = (None, Instant::now(), true);
+    /// Has the next passes read every lane once, without pauses. It goes on from where it is, so
+    /// that it reaches the last lanes however often it is asked for.
+    pub fn request(&mut self) {
+        let urgency = self.urgency.get_or_insert_default();
+        // Those from here to the end are read in this round, those before in the next.
+        (urgency.until, urgency.again_until) = (None, self.after);
+        self.next_at = Instant::now();
     }
 
     /// If this node owns other partitions than before, forgets the lanes of those it no longer owns
@@ -61,7 +78,7 @@ impl Sweep {
             self.generation = generation;
             let owned = Arc::clone(&core.deps.owned);
             core.lanes.retain(|lane| owned.concerns(lane));
-            self.restart();
+            self.request();
         }
     }
 
@@ -70,10 +87,15 @@ impl Sweep {
         Instant::now() >= self.next_at
     }
 
+    /// Whether it was asked for and has another page to read now.
+    pub fn has_more(&self) -> bool {
+        self.urgency.is_some() && self.is_due()
+    }
+
     /// Whether a sweep that was asked for has not read every lane yet: there may be due tasks that
-    /// nobody knows of.
+    /// nobody knows of. If it is asked for again and again, nobody waits for longer than two rounds.
     pub fn is_incomplete(&self) -> bool {
-        self.is_urgent
+        self.urgency.as_ref().is_some_and(|urgency| urgency.rounds < 2)
     }
 
     /// Whether the next page is the first.
@@ -107,13 +129,16 @@ impl Sweep {
         let last = heads.last().filter(|_| heads.len() == PAGE_LANES).map(|head| head.lane.id);
         core.lanes.forget_unswept(self.after, last, &found);
         let is_only_page = self.is_at_start() && last.is_none();
-        let pauses = !self.is_urgent && !is_only_page;
-        self.next_at = Instant::now() + if pauses { begun.elapsed() * PAUSE_FACTOR } else { Duration::ZERO };
+        let pauses = self.urgency.is_none() && !is_only_page;
+        let pause = if pauses { begun.elapsed().min(PAGE_TIME_MAX) * PAUSE_FACTOR } else { Duration::ZERO };
+        self.next_at = Instant::now() + pause;
         self.after = last;
+        self.urgency = self.urgency.take().and_then(|urgency| urgency.after_page(last));
         if last.is_none() {
-            self.is_urgent = false;
             self.last_duration = self.began_at.elapsed();
-            self.next_at = self.next_at.max(self.began_at + core.config.sweep_interval);
+            if self.urgency.is_none() {
+                self.next_at = self.next_at.max(self.began_at + core.config.sweep_interval);
+            }
         }
         Ok(())
     }
@@ -121,5 +146,18 @@ impl Sweep {
     /// How far ahead lanes are kept in memory: until every lane was read again, with time to spare.
     fn window(&self, configured: Duration) -> Duration {
         configured.max(self.last_duration.max(self.began_at.elapsed()) * 2)
+    }
+}
+
+impl Urgency {
+    /// What is left after a page up to `last`, or up to the last lane of all; none if it is done.
+    fn after_page(self, last: Option<LaneId>) -> Option<Self> {
+        let Self { until, again_until, rounds } = self;
+        match (last, again_until) {
+            (None, None) => None,
+            (None, again) => Some(Self { until: again, again_until: None, rounds: rounds + 1 }),
+            (Some(last), None) if until.is_some_and(|until| last >= until) => None,
+            (Some(_), again_until) => Some(Self { until, again_until, rounds }),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A store that remembers what it was polled to claim.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ pub struct Spy {
     made_up_lanes: AtomicI64,
     /// How many pages of heads were read.
     pub pages: AtomicUsize,
+    /// The greatest lane behind which a page was read.
+    pub farthest: AtomicI64,
+    /// Whether reading a page fails.
+    pub fails_pages: AtomicBool,
 }
 
 /// How long it takes to read a page of lanes that are made up.
@@ -42,6 +46,8 @@ impl Spy {
             in_vain: AtomicUsize::new(0),
             made_up_lanes: AtomicI64::new(0),
             pages: AtomicUsize::new(0),
+            farthest: AtomicI64::new(0),
+            fails_pages: AtomicBool::new(false),
         }
     }
 
@@ -95,6 +101,10 @@ impl Store for Spy {
 
     async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
         self.pages.fetch_add(1, Relaxed);
+        self.farthest.fetch_max(after.map_or(0, LaneId::number), Relaxed);
+        if self.fails_pages.load(Relaxed) {
+            return Err(StoreError::Unavailable("the spy fails".into()));
+        }
         let lanes = self.made_up_lanes.load(Relaxed);
         if lanes == 0 {
             return self.inner.heads(after, before, limit).await;

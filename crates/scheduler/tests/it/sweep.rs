@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use punctual_core::store::Store;
+use punctual_scheduler::polls::PollFilter;
 use punctual_testkit::fixtures::task;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::Harness;
+use crate::harness::{Harness, poll_once, request};
 use crate::spy::PAGE_TIME;
 
 /// The time is made up too: it passes only while everybody waits.
@@ -47,4 +48,32 @@ async fn a_poll_that_does_not_wait_waits_for_the_first_sweep() {
     let tasks = (0..2_500).map(|number| task().queue(&format!("q{number}")).build()).collect();
     Store::insert(&*harness.sqlite, tasks).await.unwrap();
     assert_eq!(harness.lease("q2499", 1).await.len(), 1);
+}
+
+/// Every page could begin a new sweep; then the last lanes would never be read.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_asked_for_again_and_again_reads_every_lane() {
+    let mut harness = Harness::new();
+    harness.spy.make_up_lanes(5_000);
+    for _ in 0..20 {
+        harness.hints.request_sweep();
+        harness.dispatcher.run_once().await.unwrap();
+    }
+    assert_eq!(harness.spy.farthest.load(Relaxed), 4_999);
+    let polled = harness.polls.poll(request(PollFilter::Queues(vec!["q".into()]), 1, Duration::ZERO));
+    let mut polled = Box::pin(polled);
+    assert!(poll_once(&mut polled).is_none());
+    harness.hints.request_sweep();
+    harness.dispatcher.run_once().await.unwrap();
+    assert!(poll_once(&mut polled).is_some(), "a poll that does not wait is not answered");
+}
+
+#[tokio::test]
+async fn a_sweep_that_fails_is_not_repeated_at_once() {
+    let mut harness = Harness::new();
+    harness.spy.fails_pages.store(true, Relaxed);
+    harness.hints.request_sweep();
+    harness.dispatcher.run_once().await.unwrap_err();
+    assert!(!harness.dispatcher.run_once().await.unwrap().more, "the next pass is due at once");
+    assert_eq!(harness.spy.pages.load(Relaxed), 1);
 }
