@@ -26,6 +26,9 @@ const MONTHS_AHEAD: i32 = 3;
 /// that every read of the history waits for.
 const MOVED_ROWS_MAX: i64 = 10_000;
 
+/// The number of counts that are merged at once.
+const PORTION_ROWS: i64 = 1_000;
+
 /// How long a change of the tables waits for the sessions that use them. Later sessions wait behind
 /// it.
 const SHORT_WAITS: &str = "SET lock_timeout = '200ms'";
@@ -46,11 +49,33 @@ impl PostgresStore {
 async fn upkeep(address: &Address, now: Timestamp) -> Result<u32, Fault> {
     let Some(session) = lock(address).await? else { return Ok(0) };
     let rows = session.query(Sql::HistoryAhead, &[&now.as_millis(), &MONTHS_AHEAD, &MOVED_ROWS_MAX]).await?;
-    session.execute(Sql::CountsFold, &[]).await?;
-    session.execute(Sql::QueueCountsFold, &[]).await?;
+    fold_counts(&session).await?;
+    fold_queue_counts(&session).await?;
     session.execute(Sql::QueueCountsCorrect, &[]).await?;
     let made = rows.first().map_or(0, |row| row.get::<_, i32>(0));
     Ok(u32::try_from(made).unwrap_or_default())
+}
+
+/// Merges the counts that writers have in shares of their own. Writers wait for a portion at most.
+async fn fold_counts(session: &Session) -> Result<(), Fault> {
+    let mut after = (i64::MIN, i16::MIN, i32::MIN);
+    loop {
+        let (lane, state, shard) = after;
+        let last = session.query(Sql::CountsFold, &[&lane, &state, &shard, &PORTION_ROWS]).await?;
+        let Some(last) = last.first() else { return Ok(()) };
+        after = (last.get(0), last.get(1), last.get(2));
+    }
+}
+
+/// The same for the counts of queues.
+async fn fold_queue_counts(session: &Session) -> Result<(), Fault> {
+    let mut after = (String::new(), String::new(), i16::MIN, i32::MIN);
+    loop {
+        let (tenant, queue, state, shard) = &after;
+        let last = session.query(Sql::QueueCountsFold, &[tenant, queue, state, shard, &PORTION_ROWS]).await?;
+        let Some(last) = last.first() else { return Ok(()) };
+        after = (last.get(0), last.get(1), last.get(2), last.get(3));
+    }
 }
 
 /// A month of the history.
