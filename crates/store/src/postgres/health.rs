@@ -54,7 +54,7 @@ impl PostgresStore {
 /// Whether the lock of every write of tasks can be had at once. The lock ends with the text, which
 /// is one transaction.
 async fn lock_briefly(session: &Session) -> Result<bool, Fault> {
-    match session.run("LOCK TABLE tasks, lanes, counts IN ROW EXCLUSIVE MODE NOWAIT; SELECT 1").await {
+    match session.run("LOCK TABLE tasks, lanes, counts, queue_counts IN ROW EXCLUSIVE MODE NOWAIT; SELECT 1").await {
         Ok(()) => Ok(true),
         Err(fault) if fault.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
         Err(fault) => Err(fault),
