@@ -38,7 +38,7 @@ type Workers = HashMap<String, BTreeMap<String, WorkerPresence>>;
 
 #[derive(Default)]
 struct UnflushedWorkers {
-    /// How many workers are in `seen`.
+    /// How many workers are in `seen` and in `in_writing`; those in both count twice.
     count: usize,
     seen: Workers,
     /// The workers of the flush under way, shown until the registry has them.
@@ -110,14 +110,15 @@ impl UnflushedPresence {
     fn begin_flush(&self) -> Vec<WorkerPresence> {
         let mut unflushed = self.0.lock();
         unflushed.put_back();
-        unflushed.count = 0;
         unflushed.in_writing = std::mem::take(&mut unflushed.seen);
         unflushed.in_writing.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// Ends a flush: the registry has its workers.
     fn end_flush(&self) {
-        self.0.lock().in_writing.clear();
+        let mut unflushed = self.0.lock();
+        let written = std::mem::take(&mut unflushed.in_writing);
+        unflushed.count -= written.values().map(BTreeMap::len).sum::<usize>();
     }
 }
 
@@ -129,9 +130,9 @@ impl UnflushedWorkers {
             for (name, presence) in workers {
                 if let Some(newer) = seen.get_mut(&name) {
                     *newer = newer.clone().following(&presence);
+                    self.count -= 1;
                 } else {
                     seen.insert(name, presence);
-                    self.count += 1;
                 }
             }
         }
@@ -306,7 +307,10 @@ mod tests {
             presence.record("t", &number.to_string(), &queues(&["q"]), at(1));
         }
         assert_eq!(presence.begin_flush().len(), WORKERS_MAX);
+        presence.record("t", "before the flush ends", &queues(&["q"]), at(1));
+        assert_eq!(presence.begin_flush().len(), WORKERS_MAX, "a flush that failed leaves no room");
         presence.end_flush();
+        assert_eq!(presence.0.lock().count, 0);
         presence.record("t", "later", &queues(&["q"]), at(2));
         assert_eq!(presence.of("t", None, 10).len(), 1);
     }
