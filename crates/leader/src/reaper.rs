@@ -139,7 +139,9 @@ impl Reaper {
         if self.config.presence.as_ref().is_some_and(|own| !own.is_steady_for(None)) {
             return Ok(Vec::new());
         }
-        let (nodes, now) = (self.registry.nodes().await?, self.clock.now());
+        // Read before: an answer that is long on its way must not make its nodes older.
+        let now = self.clock.now();
+        let nodes = self.registry.nodes().await?;
         let is_dead = |node: &NodePresence| match &self.config.presence {
             None => true,
             Some(own) => node.lost_at(self.config.lost_after) < now && own.is_steady_for(node.lease),

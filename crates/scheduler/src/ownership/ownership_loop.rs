@@ -81,13 +81,15 @@ impl OwnershipLoop {
                 tracing::warn!(error = %error, "cannot renew the ownership of partitions; retrying within a second");
             }
             failing = pass.is_err();
-            if is_due {
-                was_logged = self.check_count(was_logged).await;
-            }
             let pause = pass.map_or_else(|_| self.retry_pause(), |look_again_at| self.pause(look_again_at));
+            let next_at = Instant::now() + pause;
+            if is_due {
+                let check = tokio::time::timeout_at(next_at, self.check_count(was_logged));
+                was_logged = check.await.unwrap_or(was_logged);
+            }
             is_due = tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = tokio::time::sleep(pause) => true,
+                () = tokio::time::sleep_until(next_at) => true,
                 () = self.owned.pass_requested.notified() => false,
             };
             if !is_due {
