@@ -17,14 +17,16 @@ pub struct AllowedNetworks {
     allow: Vec<Network>,
     /// Networks that may not be called, even if they are public or allowed.
     deny: Vec<Network>,
-    /// Where this node listens.
-    own: Option<SocketAddr>,
+    /// The port at which this node listens.
+    own_port: Option<u16>,
+    /// The addresses of this machine, apart from loopback.
+    machine: Vec<Network>,
 }
 
 impl AllowedNetworks {
     /// Only the public internet.
     pub const fn none() -> Self {
-        Self { allow: Vec::new(), deny: Vec::new(), own: None }
+        Self { allow: Vec::new(), deny: Vec::new(), own_port: None, machine: Vec::new() }
     }
 
     /// The public internet and this machine.
@@ -52,24 +54,26 @@ impl AllowedNetworks {
         self
     }
 
-    /// The same without the API of the node that listens at `address`: at its port, nothing on this
-    /// machine may be called.
+    /// The same without the API of the node that listens at `listen`: at its port, nothing on this
+    /// machine may be called, which has these other addresses.
     #[must_use]
-    pub fn without_own(self, address: SocketAddr) -> Self {
-        Self { own: Some(address), ..self }
+    pub fn without_own(self, listen: SocketAddr, others: impl IntoIterator<Item = IpAddr>) -> Self {
+        let addresses = others.into_iter().chain([listen.ip()]);
+        let machine = addresses.map(|address| Network::single(address.to_canonical())).collect();
+        Self { own_port: Some(listen.port()), machine, ..self }
     }
 
     /// The same without this machine, even if it is allowed. An unspecified address reaches it,
     /// too.
     #[must_use]
     pub fn without_this_machine(self) -> Self {
-        let own = self.own.map(|own| Network::single(own.ip().to_canonical()));
-        self.denying(LOOPBACK.into_iter().chain(UNSPECIFIED).chain(own))
+        let machine = self.machine.clone();
+        self.denying(LOOPBACK.into_iter().chain(UNSPECIFIED).chain(machine))
     }
 
     /// Whether the node's own API listens at this port.
     pub fn is_own_port(&self, port: u16) -> bool {
-        self.own.is_some_and(|own| own.port() == port)
+        self.own_port == Some(port)
     }
 
     /// Whether `address` may not be called at any port but the node's own.
@@ -382,6 +386,17 @@ mod tests {
         }
         assert!(!networks.forbids_at(ip("10.0.0.8"), 7400), "another machine");
         assert!(!everything.forbids_at(ip("127.0.0.1"), 7400), "no API is known");
+    }
+
+    #[test]
+    fn every_address_of_the_machine_leads_to_its_own_api() {
+        let (own, other) = (IpAddr::from([10, 0, 0, 7]), IpAddr::from([10, 0, 0, 8]));
+        let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7400));
+        let allowed = AllowedNetworks::parse(["10.0.0.0/8"]).unwrap().without_own(listen, [own]);
+        assert!(allowed.forbids_at(own, 7400));
+        assert!(!allowed.forbids_at(own, 80) && !allowed.forbids_at(other, 7400));
+        let remote = allowed.without_this_machine();
+        assert!(remote.forbids(own) && !remote.forbids(other));
     }
 
     #[test]

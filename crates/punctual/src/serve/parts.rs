@@ -1,7 +1,9 @@
 //! The adapters and the shared state that the roles of a node are built from.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use nix::sys::socket::SockaddrStorage;
 use punctual_api::metrics::{MeasuredStore, Metrics};
 use punctual_broker::embedded::EmbeddedBroker;
 use punctual_core::breakers::Breakers;
@@ -129,9 +131,26 @@ fn targets(config: &Config) -> Targets {
         .with_weights(config.fairness.tenants.clone())
 }
 
-/// The networks that webhooks may go to: never to this node's own API.
+/// The networks that webhooks may go to: never to this node's own API, whatever address of the
+/// machine leads there.
 fn networks(config: &Config) -> AllowedNetworks {
-    config.webhooks.networks.clone().without_own(config.listen)
+    config.webhooks.networks.clone().without_own(config.listen, machine_addresses())
+}
+
+/// The addresses that the interfaces of this machine have now.
+fn machine_addresses() -> Vec<IpAddr> {
+    let interfaces = match nix::ifaddrs::getifaddrs() {
+        Ok(interfaces) => interfaces,
+        Err(error) => {
+            tracing::warn!(%error, "cannot read this machine's addresses; only `listen` and loopback are known as its own");
+            return Vec::new();
+        }
+    };
+    let address = |storage: SockaddrStorage| {
+        let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        v4.or_else(|| storage.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+    };
+    interfaces.filter_map(|interface| interface.address).filter_map(address).collect()
 }
 
 fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
@@ -143,4 +162,16 @@ fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
         idle_per_target: settings.per_target,
         ..WebhookConfig::default()
     })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_the_machine_are_known() {
+        assert!(machine_addresses().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    }
 }

@@ -38,7 +38,7 @@ async fn the_own_api_sees_no_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = listener.local_addr().unwrap();
     let everything = AllowedNetworks::parse(["0.0.0.0/0", "::/0"]).unwrap();
-    let guarded = client(everything.without_own(own));
+    let guarded = client(everything.without_own(own, []));
     for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "[::]", "localhost"] {
         let task = task(&format!("http://{host}:{}/v1/queues/q/pause", own.port()));
         let outcome = judged(guarded.call(&task, now(), Instant::now() + AMPLE).await);
