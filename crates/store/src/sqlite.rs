@@ -36,6 +36,7 @@ mod partitions;
 mod parts;
 mod portable;
 mod ports;
+mod private_file;
 mod quarantine;
 mod queue_tally;
 mod queues;

@@ -1,5 +1,9 @@
 //! Opening and closing a store, and the lock of its directory.
 
+use std::collections::BTreeMap;
+use std::fs::{DirEntry, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use punctual_core::clock::ManualClock;
@@ -46,6 +50,52 @@ async fn a_closed_store_is_one_file() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["punctual.db", "punctual.lock"]);
+}
+
+/// The modes of the files in a directory, by name.
+fn modes(directory: &Path) -> BTreeMap<String, u32> {
+    let mode = |entry: DirEntry| entry.metadata().unwrap().permissions().mode() & 0o777;
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), mode(entry))).collect()
+}
+
+#[tokio::test]
+async fn files_are_private_in_any_directory() {
+    let directory = TempDir::new().unwrap();
+    set_mode(directory.path(), 0o777);
+    let store = open(directory.path());
+    let private = |name: &str| (name.to_owned(), 0o600);
+    let expected = ["punctual.db", "punctual.db-shm", "punctual.db-wal", "punctual.lock"].map(private);
+    assert_eq!(modes(directory.path()), BTreeMap::from(expected));
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_is_made_is_private() {
+    let parent = TempDir::new().unwrap();
+    let store = open(&parent.path().join("data"));
+    assert_eq!(modes(parent.path()), BTreeMap::from([("data".to_owned(), 0o700)]));
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn files_that_others_could_read_are_tightened() {
+    let directory = TempDir::new().unwrap();
+    // As a store that was killed leaves them: with a log.
+    let killed = rusqlite::Connection::open(directory.path().join("punctual.db")).unwrap();
+    killed.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (a)").unwrap();
+    std::mem::forget(killed);
+    std::fs::write(directory.path().join("punctual.lock"), "").unwrap();
+    for name in modes(directory.path()).keys() {
+        set_mode(&directory.path().join(name), 0o664);
+    }
+    Migrator::open(directory.path(), &Options::default()).unwrap();
+    let modes = modes(directory.path());
+    assert!(modes.len() >= 4 && modes.values().all(|mode| *mode == 0o600), "{modes:?}");
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
 #[tokio::test]
