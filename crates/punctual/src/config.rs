@@ -7,6 +7,7 @@
 mod choice;
 mod fault;
 mod reader;
+mod risks;
 mod secret;
 mod sections;
 mod settings;
@@ -27,6 +28,7 @@ use tracing_subscriber::EnvFilter;
 pub use self::choice::{BrokerChoice, CoordinatorChoice, Role, StoreChoice};
 pub use self::fault::SettingFaults;
 use self::reader::SettingReader;
+pub use self::risks::risks;
 pub use self::secret::SecretUrl;
 pub use self::sections::{
     BreakerSettings, LeaderSettings, LeaseSettings, LimitSettings, RetentionSettings, SchedulerSettings, TaskSettings,

@@ -29,8 +29,9 @@ use self::running::Running;
 use crate::cli::StoreWrapper;
 use crate::config::Config;
 
-/// Serves until a signal arrives. Fails with one clear sentence if the node cannot start.
-pub async fn run(config: Config, wrap_store: StoreWrapper) -> anyhow::Result<()> {
+/// Serves until a signal arrives, and warns of `risks` first. Fails with one clear sentence if the
+/// node cannot start.
+pub async fn run(config: Config, risks: &[String], wrap_store: StoreWrapper) -> anyhow::Result<()> {
     crate::cli::install_tls();
     let signal = crate::shutdown::on_signals()?;
     open_files::check()?;
@@ -45,5 +46,8 @@ pub async fn run(config: Config, wrap_store: StoreWrapper) -> anyhow::Result<()>
     // If stdout is closed, no program waits for this line.
     drop(writeln!(std::io::stdout(), "listening on http://{address}"));
     tracing::info!(node.id = %node, address = %address, store = %store, "serving");
+    for risk in risks {
+        tracing::warn!("{risk}");
+    }
     running.run_until(signal).await
 }

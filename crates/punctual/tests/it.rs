@@ -32,6 +32,7 @@ mod it {
     mod readme;
     mod replica;
     mod retention;
+    mod risks;
     mod roles;
     mod schedules;
     mod slots;

@@ -58,7 +58,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tracing::warn;
 
 pub use cluster::{PostgresClock, Wake, Wakes};
-pub use connection::ConnectError;
+pub use connection::{ConnectError, UrlRisks};
 pub(crate) use fault::describe;
 pub use inbox::{EnqueuedTask, InboxValidator};
 pub use migrator::Migrator;

@@ -16,6 +16,7 @@ pub(crate) mod reserve;
 mod session;
 mod shared;
 pub(crate) mod tls;
+mod url_risks;
 
 pub(crate) use address::Address;
 pub use check::ConnectError;
@@ -24,3 +25,4 @@ pub(crate) use exclusive::ExclusiveConnection;
 pub(crate) use pooler::refuse_shared_sessions;
 pub(crate) use session::{Parameters, Session};
 pub(crate) use shared::SharedConnections;
+pub use url_risks::UrlRisks;

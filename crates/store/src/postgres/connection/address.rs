@@ -54,8 +54,10 @@ pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<S
 /// The address of a database (see the module).
 #[derive(Clone)]
 pub(crate) struct Address {
-    config: Config,
+    pub(super) config: Config,
     connector: MakeRustlsConnect,
+    /// Whether a server's certificate is checked.
+    pub(super) is_verified: bool,
     /// The newest primary that was found there.
     pub lineage: Arc<Lineage>,
     /// The connections to it.
@@ -80,7 +82,9 @@ impl Address {
         let mode_of_driver = if is_local { TlsMode::Disable } else { mode }.of_driver();
         config.ssl_mode(mode_of_driver);
         let connector = tls::connector(mode, roots.as_deref()).map_err(ConnectError::Url)?;
-        Ok(Self { config, connector, lineage: Arc::default(), connections: Arc::default() })
+        // Without roots there is nothing to check a certificate against, whatever the mode.
+        let is_verified = roots.is_some();
+        Ok(Self { config, connector, is_verified, lineage: Arc::default(), connections: Arc::default() })
     }
 
     /// Connects with the URL's settings and those that `configure` adds.
