@@ -1,9 +1,9 @@
 //! Keeps webhooks out of networks they may not reach.
 //!
 //! The webhook client asks it before every call. A host that is an address is checked before
-//! anything is sent. A host name is resolved here, and the HTTP client gets only the addresses that
-//! may be called. Invariant: it connects to an address that was checked, so a name that changes in
-//! between gains nothing.
+//! anything is sent. A host name is resolved here (by `lookups`), and the HTTP client gets only the
+//! addresses that may be called. Invariant: it connects to an address that was checked, so a name
+//! that changes in between gains nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,42 +14,52 @@ use punctual_core::networks::AllowedNetworks;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
+use crate::lookups::Lookups;
+
+tokio::task_local! {
+    /// The tenant whose webhook is called. The HTTP client begins to resolve a name in the task of
+    /// the call, but tells no more than the name. Names without a tenant share the bounds of one.
+    pub(crate) static CALLING_TENANT: String;
+}
+
 /// The maximum number of addresses of one name that are tried; more are not worth the wait.
 const ADDRESSES_MAX: usize = 16;
 
 /// Checks targets (see the module). Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct NetworkGuard {
+#[derive(Clone)]
+pub(crate) struct NetworkGuard {
     allowed: Arc<AllowedNetworks>,
+    lookups: Lookups,
 }
 
 /// Why a name has no address that can be called.
 #[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
+pub(crate) enum ResolveError {
     /// None of its addresses may be called.
     #[error("its addresses may not be called")]
     Blocked,
     /// It could not be resolved.
     #[error("{0}")]
-    Unresolved(io::Error),
+    Unresolved(Arc<io::Error>),
 }
 
 impl NetworkGuard {
     /// Allows these networks.
-    pub fn new(allowed: AllowedNetworks) -> Self {
-        Self { allowed: Arc::new(allowed) }
+    pub(crate) fn new(allowed: AllowedNetworks, lookups: Lookups) -> Self {
+        Self { allowed: Arc::new(allowed), lookups }
     }
 
     /// Whether the URL's host is itself an address that may not be called.
-    pub fn blocks(&self, url: &Url) -> bool {
+    pub(crate) fn blocks(&self, url: &Url) -> bool {
         literal_address(url).is_some_and(|address| self.allowed.forbids(address))
     }
 
     /// Those of a name's addresses that may be called.
-    pub fn pass(&self, found: impl Iterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, ResolveError> {
+    pub(crate) fn pass(&self, found: impl Iterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, ResolveError> {
         let mut found = found.peekable();
         if found.peek().is_none() {
-            return Err(ResolveError::Unresolved(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
+            let error = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+            return Err(ResolveError::Unresolved(Arc::new(error)));
         }
         let passed: Vec<_> = found.filter(|address| !self.allowed.forbids(address.ip())).take(ADDRESSES_MAX).collect();
         if passed.is_empty() { Err(ResolveError::Blocked) } else { Ok(passed) }
@@ -59,9 +69,10 @@ impl NetworkGuard {
 impl Resolve for NetworkGuard {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.clone();
+        let tenant = CALLING_TENANT.try_with(String::clone).unwrap_or_default();
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(ResolveError::Unresolved)?;
-            let passed = guard.pass(found)?;
+            let found = guard.lookups.find(&tenant, name.as_str()).await.map_err(ResolveError::Unresolved)?;
+            let passed = guard.pass(found.into_iter())?;
             Ok(Box::new(passed.into_iter()) as Addrs)
         })
     }
@@ -71,13 +82,17 @@ impl Resolve for NetworkGuard {
 mod tests {
     use super::*;
 
+    fn guard_for(allowed: AllowedNetworks) -> NetworkGuard {
+        NetworkGuard::new(allowed, Lookups::by_system())
+    }
+
     fn url(text: &str) -> Url {
         text.parse().unwrap()
     }
 
     #[test]
     fn a_literal_address_is_checked_however_it_is_written() {
-        let guard = NetworkGuard::new(AllowedNetworks::none());
+        let guard = guard_for(AllowedNetworks::none());
         for text in [
             "http://127.0.0.1/",
             "http://2130706433/",
@@ -102,12 +117,12 @@ mod tests {
         for text in ["http://1.1.1.1/", "http://[2606:4700::1111]/", "http://localhost/"] {
             assert!(!guard.blocks(&url(text)), "{text}");
         }
-        assert!(!NetworkGuard::new(AllowedNetworks::loopback()).blocks(&url("http://127.0.0.1/")));
+        assert!(!guard_for(AllowedNetworks::loopback()).blocks(&url("http://127.0.0.1/")));
     }
 
     #[test]
     fn only_addresses_that_may_be_called_pass() {
-        let guard = NetworkGuard::new(AllowedNetworks::none());
+        let guard = guard_for(AllowedNetworks::none());
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect()
         };
@@ -121,14 +136,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_resolver_hands_out_nothing_forbidden() {
-        let refused = NetworkGuard::new(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
+        let refused = guard_for(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
         assert!(matches!(refused.err().unwrap().downcast_ref(), Some(ResolveError::Blocked)));
         // Machines resolve a name with a final dot differently; none of its addresses may be
         // forbidden.
-        let dotted = NetworkGuard::new(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await;
+        let dotted = guard_for(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await;
         assert!(dotted.into_iter().flatten().all(|address| !address.ip().is_loopback()));
-        let passed =
-            NetworkGuard::new(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();
+        let passed = guard_for(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();
         assert!(passed.map(|address| address.ip()).all(|ip| ip.is_loopback()));
     }
 }

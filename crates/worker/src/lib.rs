@@ -5,7 +5,7 @@
 //! | step | where |
 //! |---|---|
 //! | receive its message, start it in the store | [`consumer`] |
-//! | call the target, if [`guard`] allows it | `executor`, [`webhook`] |
+//! | call the target, if `guard` allows it | `executor`, [`webhook`] |
 //! | judge the answer | `executor`, [`answer`] |
 //! | settle, in batches | `executor`, `settler` |
 
@@ -14,7 +14,8 @@ pub mod consumer;
 mod executor;
 mod fault;
 mod give_back;
-pub mod guard;
+mod guard;
+mod lookups;
 mod request;
 mod retry;
 pub mod retry_after;

@@ -16,7 +16,8 @@ use url::Url;
 
 use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
 use crate::fault::classify;
-use crate::guard::NetworkGuard;
+use crate::guard::{CALLING_TENANT, NetworkGuard};
+use crate::lookups::Lookups;
 use crate::request;
 
 /// How webhooks are called.
@@ -77,9 +78,14 @@ const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 impl Webhooks {
     /// A client. The process must have installed a `rustls` provider.
     pub fn new(config: WebhookConfig) -> Result<Self, WebhookClientError> {
+        Self::with_lookups(config, &Lookups::by_system())
+    }
+
+    /// The same, with another way to look up names.
+    pub(crate) fn with_lookups(config: WebhookConfig, lookups: &Lookups) -> Result<Self, WebhookClientError> {
         Ok(Self {
-            anywhere: GuardedClient::new(&config, config.allowed.clone())?,
-            elsewhere: GuardedClient::new(&config, config.allowed.clone().without_this_machine())?,
+            anywhere: GuardedClient::new(&config, config.allowed.clone(), lookups)?,
+            elsewhere: GuardedClient::new(&config, config.allowed.clone().without_this_machine(), lookups)?,
             response_bytes: config.response_bytes.min(limits::RESULT),
             allowed: config.allowed,
         })
@@ -97,7 +103,8 @@ impl Webhooks {
         let headers = request::headers(task, callback, now);
         let body = task.body.payload.get().to_owned();
         let request = client.post(url).headers(headers).body(body);
-        let response = match timeout_at(deadline, request.send()).await {
+        let sent = CALLING_TENANT.scope(task.lane.key.tenant.clone(), request.send());
+        let response = match timeout_at(deadline, sent).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return broken(None, classify(&error)),
             Err(_) => return broken(None, CallFault::Timeout),
@@ -147,8 +154,8 @@ impl Webhooks {
 }
 
 impl GuardedClient {
-    fn new(config: &WebhookConfig, allowed: AllowedNetworks) -> Result<Self, WebhookClientError> {
-        let guard = NetworkGuard::new(allowed);
+    fn new(config: &WebhookConfig, allowed: AllowedNetworks, lookups: &Lookups) -> Result<Self, WebhookClientError> {
+        let guard = NetworkGuard::new(allowed, lookups.clone());
         let builder = || {
             Client::builder()
                 .redirect(redirect::Policy::none())
