@@ -62,6 +62,8 @@
 //!   and moves the row to the quarantine. Other tasks are not affected.
 //! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset
 //!   cursors.
+//! - `list_finds_few_tasks_among_many`: the tasks of a tenant that has few are on one page, however
+//!   many others have, and in the same order.
 //! - `list_ends_a_page_that_is_large`: with a cursor, once its tasks are more than [`PAGE_BYTES`].
 //! - `heads_pages_every_lane_due_before`: each lane with a waiting task due before the instant,
 //!   once, with its first due instant.

@@ -1,4 +1,10 @@
-//! Which tasks a filter matches. The listings of both stores check every row with this.
+//! Which tasks a filter matches, and where a listing finds them. The listings of both stores use
+//! it, and check every row with it.
+//!
+//! A listing walks over the tasks of all tenants, in its order. That is quick while most tasks
+//! match. If the first rows do not fill the page, it tries to gather: to read all tasks of the
+//! lanes that the filter allows, by lane. Few of those are sorted and make the page, whatever the
+//! others have. If they are many, the walk goes on: it finds many in reasonable time, too.
 
 use punctual_core::lane::LaneKey;
 use punctual_core::state::State;
@@ -25,6 +31,45 @@ impl ListedTables {
         let only_dead = !states.is_empty() && states.iter().all(|state| *state == State::DeadLettered);
         Self { live: wants(false), finished: wants(true), only_dead }
     }
+}
+
+/// How many rows a listing walks over before it tries to gather.
+pub(crate) fn first_walk(limit: usize) -> usize {
+    limit.saturating_add(1).clamp(64, 2_000)
+}
+
+/// The maximum number of rows that are gathered, and of lanes that they are gathered from. Reading
+/// them takes some ten milliseconds.
+pub(crate) const GATHERED_ROWS: usize = 10_000;
+pub(crate) const GATHERED_LANES: usize = 1_000;
+
+/// The live rows of a lane that are gathered. Each part has an index of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GatheredParts {
+    /// Waiting tasks that have their turn.
+    pub claimable: bool,
+    /// Blocked tasks, and waiting ones without their turn.
+    pub unclaimable: bool,
+    /// Queued and running tasks.
+    pub held: bool,
+}
+
+impl GatheredParts {
+    /// The parts that hold the states of a filter.
+    pub(crate) fn of(filter: &Filter) -> Self {
+        let states = &filter.states;
+        let wants = |state: State| states.is_empty() || states.contains(&state);
+        Self {
+            claimable: wants(State::Pending),
+            unclaimable: wants(State::Blocked) || wants(State::Pending),
+            held: wants(State::Queued) || wants(State::Running),
+        }
+    }
+}
+
+/// The first and the last queue that a filter allows, by name.
+pub(crate) fn queue_range(filter: &Filter) -> (&str, &str) {
+    filter.queue.as_ref().map_or(("", "\u{10ffff}"), |queue| (queue, queue))
 }
 
 /// Whether a row can match, judging by its narrow columns.

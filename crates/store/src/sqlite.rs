@@ -29,6 +29,7 @@ mod lanes;
 mod leases;
 mod limits;
 mod list;
+mod list_gather;
 mod list_source;
 mod outbox;
 mod overdue;

@@ -144,6 +144,7 @@ macro_rules! store_conformance {
             get_is_bound_to_the_tenant,
             get_quarantines_a_row_without_its_lane,
             list_pages_without_gap_or_repeat,
+            list_finds_few_tasks_among_many,
             list_ends_a_page_that_is_large,
             heads_pages_every_lane_due_before,
             overdue_finds_lost_holds_and_expired_tasks,

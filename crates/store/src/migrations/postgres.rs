@@ -36,6 +36,8 @@ pub const STEPS: &[Migration] = migrations! {
     "0016_queue_counts",
     "0017_queue_changes",
     "0018_covering_records",
+    "0019_unclaimable",
+    "0020_history_by_lane",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -29,6 +29,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0014_queue_counts",
     "0015_queue_changes",
     "0016_covering_records",
+    "0017_lists_by_lane",
 };
 
 /// Applies every missing migration; returns their numbers.

@@ -3,12 +3,16 @@
 //! Newest first means greatest id first. Soonest first means by `execute_at`, then by id. Both are
 //! orders of an index, and a task keeps its place in them when it moves to the history, so pages
 //! have no gaps and repeat nothing. A page checks a bounded number of rows: a page with few
-//! matches still says where the next one begins.
+//! matches still says where the next one begins. `listing` says when rows are gathered instead.
+
+use std::cmp::Reverse;
+use std::mem;
 
 use punctual_core::ids::TaskId;
 use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
 use tracing::error;
 use uuid::Uuid;
 
@@ -18,7 +22,7 @@ use super::get;
 use super::lanes::LaneDirectory;
 use super::statements::Sql;
 use crate::columns::count_column;
-use crate::listing::{self, ListedTables};
+use crate::listing::{self, GatheredParts, ListedTables};
 
 /// The work that one page may take: checking a row costs one, reading it [`READ`], in proportion to
 /// the time. So no page takes longer than a fraction of a second.
@@ -59,7 +63,7 @@ pub(crate) async fn list(
         return Ok(listed);
     }
     let mut from = start(filter, after);
-    let (mut spent, mut chunk) = (0, (limit + 1).clamp(64, CHUNK));
+    let (mut spent, mut chunk, mut may_gather) = (0, listing::first_walk(limit), true);
     loop {
         let candidates = candidates(session, filter, from, chunk).await?;
         spent += candidates.len();
@@ -73,8 +77,67 @@ pub(crate) async fn list(
             listed.page.next = Some(from);
             return Ok(listed);
         }
+        if mem::take(&mut may_gather)
+            && let Some(gathered) = gather(session, filter, from).await?
+        {
+            list_gathered(session, lanes, filter, &gathered, limit, &mut listed).await?;
+            return Ok(listed);
+        }
         chunk = CHUNK;
     }
+}
+
+/// Goes on with rows that are all there are.
+async fn list_gathered(
+    session: &Session,
+    lanes: &LaneDirectory,
+    filter: &Filter,
+    gathered: &[ListRow],
+    limit: usize,
+    listed: &mut Listed,
+) -> Result<(), Fault> {
+    let mut spent = 0;
+    let mut chunks = gathered.chunks(CHUNK).peekable();
+    while let Some(chunk) = chunks.next() {
+        spent += chunk.len();
+        if take_in(session, lanes, filter, chunk, limit, listed, &mut spent).await? {
+            return Ok(());
+        }
+        if let ([.., last], true, true) = (chunk, spent >= BUDGET, chunks.peek().is_some()) {
+            listed.page.next = Some(Cursor { execute_at: last.execute_at, id: last.id });
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The rows behind `from` of all lanes that the filter allows, in the order of the listing; none if
+/// they are many.
+async fn gather(session: &Session, filter: &Filter, from: Cursor) -> Result<Option<Vec<ListRow>>, Fault> {
+    let (first, last) = listing::queue_range(filter);
+    let (kind, least) = (filter.kind.as_deref(), i64::from(filter.priority_min.unwrap_or(0)));
+    let most_lanes = count_column(listing::GATHERED_LANES + 1);
+    let found = session.query(Sql::LanesOfTenant, &[&filter.tenant, &first, &last, &kind, &least, &most_lanes]).await?;
+    if found.len() > listing::GATHERED_LANES {
+        return Ok(None);
+    }
+    let lanes: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
+    let GatheredParts { claimable, unclaimable, held } = GatheredParts::of(filter);
+    let finished = ListedTables::of(filter).finished;
+    let most = count_column(listing::GATHERED_ROWS + 1);
+    let rows = session.query(Sql::ListGathered, &[&lanes, &claimable, &unclaimable, &held, &finished, &most]).await?;
+    if rows.len() > listing::GATHERED_ROWS {
+        return Ok(None);
+    }
+    let mut rows: Vec<ListRow> = rows.iter().map(list_row).collect();
+    if filter.by_execute_at {
+        rows.retain(|row| (row.execute_at, row.id) > (from.execute_at, from.id));
+        rows.sort_unstable_by_key(|row| (row.execute_at, row.id));
+    } else {
+        rows.retain(|row| row.id < from.id);
+        rows.sort_unstable_by_key(|row| Reverse(row.id));
+    }
+    Ok(Some(rows))
 }
 
 /// Where the listing begins: strictly behind this.
@@ -99,13 +162,16 @@ async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usiz
     } else {
         session.query(Sql::ListNewest, &[&id, &live, &finished, &most]).await?
     };
-    let candidate = |row: tokio_postgres::Row| ListRow {
+    Ok(rows.iter().map(list_row).collect())
+}
+
+fn list_row(row: &Row) -> ListRow {
+    ListRow {
         id: TaskId::from_uuid(row.get(0)),
         lane: row.get(1),
         state: i64::from(row.get::<_, i16>(2)),
         execute_at: Timestamp::from_millis(row.get(3)),
-    };
-    Ok(rows.into_iter().map(candidate).collect())
+    }
 }
 
 /// Adds the candidates that match. Returns whether the page is complete.

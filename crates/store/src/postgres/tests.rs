@@ -7,6 +7,7 @@ mod fences;
 mod forecast;
 mod history;
 mod ledger;
+mod lists;
 mod locked_rows;
 mod migrating;
 mod nodes;

@@ -3,7 +3,8 @@
 //! Newest first means last submitted first. Soonest first means by `execute_at`, then first
 //! submitted first. Both are orders of an index, and a task keeps its place in them when it moves
 //! to the history, so pages have no gaps and no repeats. A page checks a bounded number of rows: a
-//! page with few matches still says where the next one begins.
+//! page with few matches still says where the next one begins. `listing` says when rows are
+//! gathered instead.
 
 use std::collections::HashMap;
 
@@ -15,6 +16,7 @@ use crate::listing;
 
 use super::fault::Fault;
 use super::get::{self, FoundRow};
+use super::list_gather;
 use super::list_source::{ListRow, Source, Sources};
 use super::session::Session;
 use super::statements::Sql;
@@ -54,40 +56,71 @@ pub(crate) fn list(
         sources.push(Sources::finished(connection, filter.by_execute_at, wanted.only_dead, from)?);
     }
     let mut source = Source::merged(&mut sources, filter.by_execute_at)?;
-
-    let mut listed = walk(session, filter, limit, &mut source)?;
-    listed.unreadable.extend(source.nameless());
-    Ok(listed)
+    let mut page =
+        PageInProgress { filter, limit, lanes: HashMap::new(), spent: 0, bytes: 0, listed: Listed::default() };
+    page.walk(session, &mut source)?;
+    page.listed.unreadable.extend(source.nameless());
+    Ok(page.listed)
 }
 
-fn walk(session: &mut Session<'_>, filter: &Filter, limit: usize, source: &mut Source<'_>) -> Result<Listed, Fault> {
-    let mut lanes = HashMap::new();
-    let mut listed = Listed::default();
-    let (mut spent, mut bytes) = (0, 0);
-    while let Some(candidate) = source.next()? {
-        if filter.by_execute_at && filter.execute_before.is_some_and(|before| candidate.execute_at >= before) {
-            return Ok(listed);
-        }
-        let end = Cursor { execute_at: candidate.execute_at, id: candidate.id };
-        spent += LOOK;
-        if fits(session, filter, &candidate, &mut lanes)? {
-            spent += READ;
-            match read(session, &candidate)? {
-                Some(Ok(task)) if listing::body_fits(filter, &task) => {
-                    bytes += task.bytes();
-                    listed.page.tasks.push(task);
+/// A page, and what it has cost so far.
+struct PageInProgress<'f> {
+    filter: &'f Filter,
+    limit: usize,
+    /// Whether the rows of a lane can match.
+    lanes: HashMap<i64, bool>,
+    spent: usize,
+    bytes: usize,
+    listed: Listed,
+}
+
+impl PageInProgress<'_> {
+    fn walk(&mut self, session: &mut Session<'_>, source: &mut Source<'_>) -> Result<(), Fault> {
+        let mut walked = 0;
+        while let Some(row) = source.next()? {
+            if self.take(session, &row)? {
+                return Ok(());
+            }
+            walked += 1;
+            if walked == listing::first_walk(self.limit)
+                && let Some(gathered) = list_gather::gather(session, self.filter, &row)?
+            {
+                for row in gathered {
+                    if self.take(session, &row)? {
+                        return Ok(());
+                    }
                 }
-                Some(Ok(_)) | None => {}
-                Some(Err(bad)) if candidate.is_live => listed.unreadable.push(bad.row),
-                Some(Err(bad)) => session.complain(bad.row, candidate.id, bad.fault),
+                return Ok(());
             }
         }
-        if listed.page.tasks.len() >= limit || spent >= BUDGET || bytes >= PAGE_BYTES {
-            listed.page.next = Some(end);
-            return Ok(listed);
-        }
+        Ok(())
     }
-    Ok(listed)
+
+    /// Adds a row's task if it matches. Returns whether the page is complete.
+    fn take(&mut self, session: &mut Session<'_>, row: &ListRow) -> Result<bool, Fault> {
+        let filter = self.filter;
+        if filter.by_execute_at && filter.execute_before.is_some_and(|before| row.execute_at >= before) {
+            return Ok(true);
+        }
+        self.spent += LOOK;
+        if fits(session, filter, row, &mut self.lanes)? {
+            self.spent += READ;
+            match read(session, row)? {
+                Some(Ok(task)) if listing::body_fits(filter, &task) => {
+                    self.bytes += task.bytes();
+                    self.listed.page.tasks.push(task);
+                }
+                Some(Ok(_)) | None => {}
+                Some(Err(bad)) if row.is_live => self.listed.unreadable.push(bad.row),
+                Some(Err(bad)) => session.complain(bad.row, row.id, bad.fault),
+            }
+        }
+        let is_full = self.listed.page.tasks.len() >= self.limit || self.spent >= BUDGET || self.bytes >= PAGE_BYTES;
+        if is_full {
+            self.listed.page.next = Some(Cursor { execute_at: row.execute_at, id: row.id });
+        }
+        Ok(is_full)
+    }
 }
 
 /// Where a listing begins, in the order of its rows.

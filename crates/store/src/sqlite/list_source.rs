@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use punctual_core::ids::TaskId;
 use punctual_core::time::Timestamp;
-use rusqlite::{CachedStatement, Connection, Rows};
+use rusqlite::{CachedStatement, Connection, Row, Rows};
 
 use crate::task_row::{self, TaskColumn};
 
@@ -111,17 +111,38 @@ impl<'s> Source<'s> {
     /// The next row of the listing.
     pub(crate) fn next(&mut self) -> Result<Option<ListRow>, Fault> {
         let by_execute_at = self.by_execute_at;
-        let order = |a: &ListRow, b: &ListRow| -> Ordering {
-            if by_execute_at { (a.execute_at, a.seq).cmp(&(b.execute_at, b.seq)) } else { b.seq.cmp(&a.seq) }
-        };
         let first = self
             .streams
             .iter_mut()
             .filter_map(|stream| stream.head.map(|head| (head, stream)))
-            .min_by(|(a, _), (b, _)| order(a, b));
+            .min_by(|(a, _), (b, _)| a.compare(b, by_execute_at));
         let Some((head, stream)) = first else { return Ok(None) };
         stream.advance()?;
         Ok(Some(head))
+    }
+}
+
+impl ListRow {
+    /// Reads the columns of a listing. The number of a row without an id is the error.
+    pub(crate) fn read(found: &Row<'_>, is_live: bool) -> rusqlite::Result<Result<Self, i64>> {
+        let Ok(id) = task_row::id(found, TaskColumn(1, "id")) else { return found.get(0).map(Err) };
+        Ok(Ok(Self {
+            seq: found.get(0)?,
+            id,
+            lane: found.get(2)?,
+            state: found.get(3)?,
+            execute_at: Timestamp::from_millis(found.get(4)?),
+            is_live,
+        }))
+    }
+
+    /// Where it comes in the listing: before `other`, at it or behind it.
+    pub(crate) fn compare(&self, other: &Self, by_execute_at: bool) -> Ordering {
+        if by_execute_at {
+            (self.execute_at, self.seq).cmp(&(other.execute_at, other.seq))
+        } else {
+            other.seq.cmp(&self.seq)
+        }
     }
 }
 
@@ -131,19 +152,13 @@ impl Stream<'_> {
         for rows in &mut self.rows {
             if let Some(open) = rows {
                 while let Some(found) = open.next()? {
-                    let Ok(id) = task_row::id(found, TaskColumn(1, "id")) else {
-                        self.nameless.push(found.get(0)?);
-                        continue;
-                    };
-                    self.head = Some(ListRow {
-                        seq: found.get(0)?,
-                        id,
-                        lane: found.get(2)?,
-                        state: found.get(3)?,
-                        execute_at: Timestamp::from_millis(found.get(4)?),
-                        is_live: self.is_live,
-                    });
-                    return Ok(());
+                    match ListRow::read(found, self.is_live)? {
+                        Ok(row) => {
+                            self.head = Some(row);
+                            return Ok(());
+                        }
+                        Err(seq) => self.nameless.push(seq),
+                    }
                 }
                 *rows = None;
             }

@@ -3,6 +3,7 @@
 
 mod faults;
 mod forecast;
+mod lists;
 mod opening;
 mod parts;
 mod plans;

@@ -17,13 +17,36 @@ pub async fn list_pages_without_gap_or_repeat(factory: &dyn StoreFactory) {
     for by_execute_at in [false, true] {
         for (filter, keeps) in filters(&stored) {
             let filter = Filter { by_execute_at, ..filter };
-            let mut expected: Vec<&Task> = stored.iter().filter(|task| keeps(task)).collect();
-            expected.sort_by_key(|task| std::cmp::Reverse(task.id));
-            if by_execute_at {
-                expected.sort_by_key(|task| (task.execute_at, task.id));
-            }
+            let expected = in_order(&stored, &keeps, by_execute_at);
             let listed = fixture.list(filter.clone(), 7).await;
             assert_same_tasks(&listed, &expected, &filter);
+        }
+    }
+}
+
+/// In both orders another tenant's tasks come first, more than fit into a page. Every filter finds
+/// its tasks all the same, whatever keeps them from running.
+pub async fn list_finds_few_tasks_among_many(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let mut stored = population(&fixture).await;
+    let unready = || task().queue("unready").created_at(at(60)).due(at(40)).label("parity", "odd");
+    let parent = fixture.insert_one(unready().queue("q2")).await;
+    let (blocked, ordered) = (unready().depends_on(&[parent.id]), || unready().ordering_key("k"));
+    stored.push(parent);
+    for new in [blocked, ordered(), ordered()] {
+        stored.push(fixture.insert_one(new).await);
+    }
+    assert!(stored.iter().any(|task| task.state() == State::Blocked));
+    let others = (0..300).map(|_| task().tenant("other").due(at(-1_000)).build()).collect();
+    fixture.insert(others).await;
+    for by_execute_at in [false, true] {
+        for (filter, keeps) in filters(&stored) {
+            let filter = Filter { by_execute_at, ..filter };
+            let expected = in_order(&stored, &keeps, by_execute_at);
+            assert_same_tasks(&fixture.list(filter.clone(), 7).await, &expected, &filter);
+            let page = fixture.store.list(filter.clone(), None, 100).await.unwrap();
+            assert_same_tasks(&page.tasks, &expected, &filter);
+            assert_eq!(page.next, None, "{filter:?}");
         }
     }
 }
@@ -140,6 +163,16 @@ pub async fn list_filters_by_awkward_labels(factory: &dyn StoreFactory) {
 }
 
 type Keeps = Box<dyn Fn(&Task) -> bool>;
+
+fn in_order<'t>(stored: &'t [Task], keeps: &Keeps, by_execute_at: bool) -> Vec<&'t Task> {
+    let mut kept: Vec<&Task> = stored.iter().filter(|task| keeps(task)).collect();
+    if by_execute_at {
+        kept.sort_by_key(|task| (task.execute_at, task.id));
+    } else {
+        kept.sort_by_key(|task| std::cmp::Reverse(task.id));
+    }
+    kept
+}
 
 /// Filters over [`population`], each with the predicate of the tasks that it must keep.
 fn filters(stored: &[Task]) -> Vec<(Filter, Keeps)> {

@@ -79,7 +79,25 @@ async fn a_limit_reads_the_counts_of_its_queue_alone() {
 }
 
 /// Statements that read held tasks, which are few, or a table a little at a time.
-const MAY_READ_ALL: &[Sql] = &[Sql::ListSoonest, Sql::IdempotencyFree];
+const MAY_READ_ALL: &[Sql] = &[Sql::ListSoonest, Sql::ListGathered, Sql::IdempotencyFree];
+
+/// Only the held tasks are not found by lane, and not looked for if the counts know of none.
+#[tokio::test]
+async fn rows_are_gathered_by_lane() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+        SET enable_bitmapscan = off; SET enable_mergejoin = off";
+    client.batch_execute(settings).await.unwrap();
+    let steps = steps(&client, Sql::ListGathered).await;
+    let goes_down = |index: &str| {
+        let at = steps.iter().position(|step| step.contains(index)).unwrap_or_else(|| panic!("{index}: {steps:#?}"));
+        steps[at + 1].contains("Index Cond: ") && steps[at + 1].contains("lane") && steps[at + 1].contains("= ANY")
+    };
+    assert!(["tasks_waiting", "tasks_unclaimable", "_expr_idx on history_"].into_iter().all(goes_down), "{steps:#?}");
+    let held = steps.iter().position(|step| step.contains("tasks_held")).unwrap();
+    assert!(steps[..held].iter().any(|step| step.contains("One-Time Filter: ($4 AND")), "{steps:#?}");
+}
 
 /// A table that was drained under an old open transaction is full of dead rows, but PostgreSQL
 /// believes that it is empty. Reading a whole index takes seconds then.

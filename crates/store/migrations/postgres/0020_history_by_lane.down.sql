@@ -1,0 +1,1 @@
+DROP INDEX history_by_lane;

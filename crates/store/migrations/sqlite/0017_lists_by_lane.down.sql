@@ -1,0 +1,2 @@
+DROP INDEX history_by_lane;
+DROP INDEX tasks_unclaimable;
