@@ -179,12 +179,12 @@ impl Admission {
             // A request with room for its answer may use the permit meanwhile.
             drop(request);
             if !self.wait_for_room(class, &answer.tenant, &mut wait).await {
-                let why = "the answers to other {} have yet to be read (limits.answers_bytes)";
-                return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
+                return Err(AdmissionRefusal::new(&unread_answers(class.name), wait));
             }
         };
-        let held = HeldPermits { _body: body, _request: request, unread };
-        Ok(Permit(Arc::new(Mutex::new(PermitState { held: Some(held), answer, wait: Duration::ZERO }))))
+        let held = HeldPermits { _body: body, _request: request };
+        let state = PermitState { held: Some(held), reserved: unread, answer, wait: Duration::ZERO };
+        Ok(Permit(Arc::new(Mutex::new(state))))
     }
 
     /// Waits until there is room for another unread answer; false if there is none in time.
@@ -251,12 +251,17 @@ impl Admission {
             .try_acquire_owned()
             .map_err(|_| Problem::new(Code::Overloaded, "too many workers wait here already").retry_after(1))?;
         let mut state = permit.0.lock();
-        state.held = None;
+        (state.held, state.reserved) = (None, None);
         state.wait = wait;
         drop(state);
         self.waiting_workers.inc();
         Ok(WaitingWorker { _poll: poll, gauge: self.waiting_workers.clone() })
     }
+}
+
+/// Why there is no room for an answer.
+fn unread_answers(requests: &str) -> String {
+    format!("the answers to other {requests} have yet to be read (limits.answers_bytes)")
 }
 
 fn semaphore(count: usize) -> Arc<Semaphore> {
@@ -304,6 +309,8 @@ pub struct Permit(Arc<Mutex<PermitState>>);
 struct PermitState {
     /// None while the worker waits.
     held: Option<HeldPermits>,
+    /// The room for its answer.
+    reserved: Option<UnreadBytes>,
     answer: AnswerAsked,
     wait: Duration,
 }
@@ -320,7 +327,6 @@ struct AnswerAsked {
 struct HeldPermits {
     _body: Option<OwnedSemaphorePermit>,
     _request: OwnedSemaphorePermit,
-    unread: Option<UnreadBytes>,
 }
 
 impl Permit {
@@ -329,11 +335,23 @@ impl Permit {
         self.0.lock().wait
     }
 
+    /// Reserves room for an answer of about `bytes`, if that was not known at the admission.
+    pub fn reserve(&self, bytes: usize) -> Result<(), Problem> {
+        let mut state = self.0.lock();
+        if state.reserved.is_none() && bytes as u64 > SMALL_ANSWER_BYTES {
+            state.reserved = state.answer.answers.try_hold(&state.answer.tenant, bytes);
+            if state.reserved.is_none() {
+                return Err(Problem::new(Code::Overloaded, unread_answers("requests")).retry_after(1));
+            }
+        }
+        Ok(())
+    }
+
     /// The answer to the request, counted from now until it is read.
     pub fn count(&self, mut response: Response) -> Response {
         let bytes = response.body().size_hint().lower();
         let mut state = self.0.lock();
-        let reserved = state.held.as_mut().and_then(|held| held.unread.take());
+        let reserved = state.reserved.take();
         if bytes > SMALL_ANSWER_BYTES || (state.answer.counts_small && bytes > 0) {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             let unread = match reserved {

@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn the_own_api_is_forbidden_however_it_is_written() {
         let everything = AllowedNetworks::parse(["0.0.0.0/0", "::/0"]).unwrap();
-        let networks = everything.clone().without_own("10.0.0.7:7400".parse().unwrap());
+        let networks = everything.clone().without_own("10.0.0.7:7400".parse().unwrap(), []);
         for text in ["10.0.0.7", "::ffff:10.0.0.7", "127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::"] {
             assert!(networks.forbids_at(ip(text), 7400), "{text}");
             assert!(!networks.forbids_at(ip(text), 7401), "{text} at another port");

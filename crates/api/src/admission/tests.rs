@@ -237,6 +237,22 @@ async fn unread_answers_to_large_writes_are_bounded() {
     assert!(admission.admit(&batch(MIB)).await.is_ok());
 }
 
+/// How large the answer to a poll is, is known when its tasks are there.
+#[tokio::test(start_paused = true)]
+async fn unread_answers_to_polls_are_bounded() {
+    let config = ApiConfig { answers_bytes: 8 * MIB, ..ApiConfig::default() };
+    let admission = Admission::new(&config, &Metrics::new(Timestamp::default()));
+    let poll = || request(Method::POST, "/v1/leases", Some(10));
+    let (one, other) = (admission.admit(&poll()).await.unwrap(), admission.admit(&poll()).await.unwrap());
+    let _waiting = admission.wait(&one, Duration::from_secs(20)).unwrap();
+    one.reserve(3 * MIB).unwrap();
+    let unread = one.count(answer(3 * MIB));
+    assert!(other.reserve(MIB).is_err());
+    other.reserve(100).expect("a small answer has room");
+    drop(unread);
+    other.reserve(MIB).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_does_not_read_gets_what_has_room() {
     let config = ApiConfig { answers_bytes: 4 * MIB, ..ApiConfig::default() };

@@ -75,9 +75,13 @@ async fn lease(
         // A minute in a long poll is not a minute of silence.
         record_presence();
     }
+    let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
+    if let Some(Extension(permit)) = &permit {
+        // The tasks of a worker without room go to another one.
+        permit.reserve(size)?;
+    }
     let now = api.clock.now();
     api.operations.metrics.leases.inc_by(tasks.len() as u64);
-    let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
     let counter = api.clone();
     let write = move || {
         let leases = yielding(tasks).filter_map(|task| leased(&counter, task, now)).collect();
