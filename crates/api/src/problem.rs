@@ -109,6 +109,8 @@ codes! {
     VersionMismatch = PRECONDITION_FAILED, "version_mismatch", "It is at another version";
     /// The queue has reached its `max_depth`.
     QueueFull = TOO_MANY_REQUESTS, "queue_full", "The queue is full";
+    /// The tenant has as much of something as it may have.
+    QuotaExceeded = TOO_MANY_REQUESTS, "quota_exceeded", "The tenant has as much as it may have";
     /// A bug or broken data in the server.
     Internal = INTERNAL_SERVER_ERROR, "internal_error", "Something went wrong inside the server";
     /// The store does not answer.

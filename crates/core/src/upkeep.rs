@@ -70,6 +70,12 @@
 //!   must not be done again.
 //! - `past_minutes_are_pruned`: of the forecast, step by step. The current minute and later ones
 //!   stay.
+//! - `empty_lanes_are_removed`: step by step, by the second round that finds them without a task. A
+//!   round ends when a step says that there is no more.
+//! - `lanes_in_use_are_kept`: those with a live task, with one since the last round, and those that
+//!   a finished task names, as long as it can be read.
+//! - `a_removed_lane_is_made_again`: by the next task that needs it, also in a process that has used
+//!   the lane before. Nothing is refused or lost.
 
 use std::sync::Arc;
 
@@ -108,6 +114,8 @@ pub enum Prunable {
     BreakerCounts,
     /// Workers last seen before it. They are few, so the limit does not apply.
     Workers,
+    /// Lanes that no task is in or names, neither at it nor when they were looked at before.
+    Lanes,
 }
 
 /// The result of a step of pruning.

@@ -1,7 +1,9 @@
 //! The lanes that a process has met, by number and by key: the cache of both stores.
 //!
 //! `sqlite::lanes` keeps one for each thread, `postgres::lanes` one for the process. A lane never
-//! changes and is never deleted, so a cached lane stays true. Only committed lanes may be put in.
+//! changes and no number is given twice, so a cached lane stays true until it is removed, and then
+//! it has no tasks. Whoever puts tasks into a cached lane makes sure that it still exists. Only
+//! committed lanes may be put in.
 //! There are two generations: when the young one is full it becomes the old one, and the old one is
 //! dropped. The cache never holds more than its capacity.
 
@@ -47,6 +49,12 @@ impl LaneCache {
         self.young.insert(lane);
         debug_assert!(self.young.len() <= self.generation_max && self.old.len() <= self.generation_max);
     }
+
+    /// Forgets a lane that was removed.
+    pub(crate) fn remove(&mut self, id: i64) {
+        self.young.remove(id);
+        self.old.remove(id);
+    }
 }
 
 /// Lanes by number and by key.
@@ -70,7 +78,17 @@ impl LaneMap {
     /// Puts a lane in.
     pub(crate) fn insert(&mut self, lane: &Arc<Lane>) {
         self.by_id.insert(lane.id.number(), Arc::clone(lane));
-        self.by_key.insert(KeyedLane(Arc::clone(lane)));
+        // A lane with this key that was removed gives way.
+        self.by_key.replace(KeyedLane(Arc::clone(lane)));
+    }
+
+    /// Takes a lane out.
+    pub(crate) fn remove(&mut self, id: i64) {
+        if let Some(lane) = self.by_id.remove(&id)
+            && self.by_key(&lane.key).is_some_and(|of_key| of_key.id == lane.id)
+        {
+            self.by_key.remove(&lane.key);
+        }
     }
 
     /// How many lanes there are.
@@ -149,6 +167,19 @@ mod tests {
             assert!(cache.by_id(id).is_some());
         }
         assert!(cache.by_id(47).is_some() && cache.by_id(0).is_none());
+    }
+
+    #[test]
+    fn a_removed_lane_gives_way_to_the_next_with_its_key() {
+        let (mut cache, removed) = (LaneCache::new(10), lane(7));
+        let next = Arc::new(Lane { id: LaneId::new(8), key: removed.key.clone() });
+        cache.insert(&removed);
+        cache.insert(&next);
+        assert_eq!(cache.by_key(&removed.key), Some(&next));
+        cache.remove(7);
+        assert_eq!((cache.by_id(7), cache.by_key(&removed.key)), (None, Some(&next)));
+        cache.remove(8);
+        assert_eq!((cache.by_id(8), cache.by_key(&removed.key)), (None, None));
     }
 
     #[test]

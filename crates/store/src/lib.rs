@@ -16,6 +16,7 @@ mod effects;
 mod forecast_tally;
 mod found_tasks;
 mod lane_cache;
+mod lane_reclaim;
 mod limit_watch;
 mod limits;
 mod listing;

@@ -32,6 +32,7 @@ mod ports;
 mod quarantine;
 mod queues;
 mod reads;
+mod reclaim;
 mod resolve;
 mod retention;
 mod row;
@@ -105,6 +106,8 @@ pub struct Options {
     pub group_rows: usize,
     /// The number of lanes that are cached.
     pub cached_lanes: usize,
+    /// The maximum number of lanes of a tenant.
+    pub tenant_lanes: u64,
     /// If a full scan for overdue tasks takes longer than this, full scans are rare, and the scans
     /// between them begin at a low watermark.
     pub quick_look: Duration,
@@ -124,6 +127,7 @@ impl Default for Options {
             group_jobs: 500,
             group_rows: 4_000,
             cached_lanes: 100_000,
+            tenant_lanes: 100_000,
             quick_look: Duration::from_millis(25),
             read_store: None,
         }
@@ -215,6 +219,7 @@ impl PostgresStore {
             address,
             write_queues: Arc::new(write_queues),
             lanes: Arc::new(LaneDirectory::new(options.cached_lanes)),
+            tenant_lanes: options.tenant_lanes,
             cursors: Arc::new(ScanCursors::default()),
             low_watermarks: LowWatermarks::new(options.quick_look),
             notifier: Notifier::default(),

@@ -42,6 +42,7 @@ mod quarantine;
 mod queue_tally;
 mod queues;
 mod reader;
+mod reclaim;
 mod registry;
 mod resolve;
 mod retention;
@@ -76,6 +77,7 @@ use directory::Directory;
 use fault::{Fault, closed};
 use fullness::Fullness;
 use job_queue::WriteClass;
+use lanes::LaneDirectory;
 use reader::Readers;
 use resolve::ReviewCursor;
 use retention::Walks;
@@ -114,6 +116,8 @@ pub struct Options {
     pub reader_cache_bytes: usize,
     /// The number of lanes that the writer caches.
     pub cached_lanes: usize,
+    /// The maximum number of lanes of a tenant.
+    pub tenant_lanes: u64,
 }
 
 impl Default for Options {
@@ -131,6 +135,7 @@ impl Default for Options {
             writer_cache_bytes: 32 << 20,
             reader_cache_bytes: 8 << 20,
             cached_lanes: 100_000,
+            tenant_lanes: 100_000,
         }
     }
 }
@@ -256,7 +261,8 @@ impl SqliteStore {
             .map_err(|reason| OpenError::Schema { path: path.clone(), reason })?;
         let fault = |reason: String| OpenError::Database { path: path.clone(), reason };
         let damage = DamageMonitor::new(directory.database(), options.clone());
-        registry::forget_the_past(&mut Session::new(&connection, &damage, Arc::clone(&clock), node, 1))
+        let lanes = LaneDirectory::new(1);
+        registry::forget_the_past(&mut Session::new(&connection, &damage, Arc::clone(&clock), node, lanes))
             .map_err(|reason| fault(reason.to_store_error().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
 

@@ -24,6 +24,8 @@ pub(crate) enum SubmissionVerdict {
     UnknownDependency(TaskId),
     /// Its queue is full.
     QueueFull(FullQueue),
+    /// It needs a lane beyond this number, which its tenant may have.
+    TooManyLanes(u64),
 }
 
 impl SubmissionVerdict {
@@ -33,7 +35,7 @@ impl SubmissionVerdict {
             Self::New => MemberStatus::New,
             Self::Replay(first) => MemberStatus::As(*first),
             Self::KeyReused(_) | Self::UnknownDependency(_) => MemberStatus::Refused,
-            Self::QueueFull(_) => MemberStatus::PutOff,
+            Self::QueueFull(_) | Self::TooManyLanes(_) => MemberStatus::PutOff,
         }
     }
 }

@@ -70,13 +70,29 @@ impl TransactionTally {
     }
 
     /// Takes the changes of the transaction: lane, state and number of tasks. The order is fixed,
-    /// so that writers of the same rows do not deadlock.
+    /// so that writers of the same rows do not deadlock. A lane whose changes cancel out has one of
+    /// zero tasks: its row shows that the lane was used (`lane_reclaim.rs`).
     pub(crate) fn take(&mut self) -> Vec<(i64, u8, i64)> {
-        let changed = self.group.drain().filter(|(_, tasks)| *tasks != 0);
-        let mut changed: Vec<_> = changed.map(|((lane, state), tasks)| (lane, state, tasks)).collect();
-        changed.sort_unstable();
+        let mut all: Vec<_> = self.group.drain().map(|((lane, state), tasks)| (lane, state, tasks)).collect();
+        all.sort_unstable();
         debug_assert!(self.job.is_empty(), "a job is kept or forgotten before the commit");
+        let mut changed = Vec::with_capacity(all.len());
+        for of_lane in all.chunk_by(|one, next| one.0 == next.0) {
+            let before = changed.len();
+            changed.extend(of_lane.iter().filter(|(.., tasks)| *tasks != 0));
+            if changed.len() == before {
+                changed.extend(of_lane.first());
+            }
+        }
         changed
+    }
+
+    /// Whether the transaction has moved tasks of this lane.
+    pub(crate) fn has_moved(&self, lane: i64) -> bool {
+        let live = [State::Blocked, State::Pending, State::Queued, State::Running];
+        live.iter()
+            .map(|state| (lane, state.code()))
+            .any(|place| self.group.contains_key(&place) || self.job.contains_key(&place))
     }
 }
 

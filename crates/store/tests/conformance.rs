@@ -9,7 +9,7 @@ mod sqlite {
     use punctual_core::database::Database;
     use punctual_core::ids::NodeId;
     use punctual_store::sqlite::{Options, SqliteStore};
-    use punctual_testkit::store::{RowDamage, StoreFactory};
+    use punctual_testkit::store::{RowDamage, StoreFactory, TENANT_LANES};
     use rusqlite::Connection;
     use tempfile::TempDir;
 
@@ -30,7 +30,8 @@ mod sqlite {
     #[async_trait]
     impl StoreFactory for Sqlite {
         async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database> {
-            let store = SqliteStore::open(self.0.path(), clock, node, Options::default()).expect("the store opens");
+            let options = Options { tenant_lanes: TENANT_LANES, ..Options::default() };
+            let store = SqliteStore::open(self.0.path(), clock, node, options).expect("the store opens");
             Arc::new(store)
         }
 
@@ -114,7 +115,7 @@ mod postgres {
     use punctual_core::ids::NodeId;
     use punctual_store::postgres::{Options, PostgresStore};
     use punctual_testkit::postgres::{Postgres, execute};
-    use punctual_testkit::store::{RowDamage, StoreFactory};
+    use punctual_testkit::store::{RowDamage, StoreFactory, TENANT_LANES};
 
     /// A database on a server of its own.
     struct OnServer {
@@ -137,7 +138,8 @@ mod postgres {
             database.up(clock.now()).await.expect("the schema is made");
             // Every scan for overdue tasks is a full one, even on a slow machine. So it finds the
             // writes of other stores.
-            let options = Options { quick_look: std::time::Duration::from_hours(1), ..Options::default() };
+            let quick_look = std::time::Duration::from_hours(1);
+            let options = Options { quick_look, tenant_lanes: TENANT_LANES, ..Options::default() };
             let store = PostgresStore::connect(&self.url, clock, node, options).await;
             Arc::new(store.expect("the store opens"))
         }

@@ -1,6 +1,8 @@
 //! The conformance suite of pruning by [`punctual_core::upkeep::Upkeep`]: each sentence of its
 //! contract is a function here of the same name.
 
+mod lanes;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +13,8 @@ use punctual_core::store::{Applied, Inserted};
 use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::{Prunable, Pruned};
+
+pub use lanes::*;
 
 use crate::fixtures::{TENANT, TaskBuilder, at, task};
 use crate::store::{
@@ -36,9 +40,13 @@ macro_rules! retention_conformance {
             a_key_of_a_live_task_is_kept,
             a_key_may_outlive_its_task,
             past_minutes_are_pruned,
+            empty_lanes_are_removed,
+            lanes_in_use_are_kept,
+            a_removed_lane_is_made_again,
 
             many_steps_find_everything_to_prune,
             work_goes_on_meanwhile,
+            tasks_come_while_lanes_are_removed,
         }
     };
 }

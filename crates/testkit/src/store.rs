@@ -25,6 +25,7 @@ mod heads;
 mod history;
 mod insert;
 mod keys;
+mod lane_bound;
 mod list;
 mod list_moving;
 mod model;
@@ -61,6 +62,7 @@ pub use heads::*;
 pub use history::*;
 pub use insert::*;
 pub use keys::*;
+pub use lane_bound::*;
 pub use list::*;
 pub use list_moving::*;
 pub use overdue::*;
@@ -68,6 +70,9 @@ pub use random::*;
 pub use start::*;
 pub use tokens::*;
 pub use trails::*;
+
+/// The maximum number of lanes of a tenant in a test. A factory opens its stores with it.
+pub const TENANT_LANES: u64 = 2_000;
 
 /// A place for the data of a store, empty at first. Every test makes its own.
 #[async_trait]
@@ -116,6 +121,7 @@ macro_rules! store_conformance {
             insert_refuses_a_key_with_another_body,
             insert_knows_the_digests_of_earlier_builds,
             insert_handles_a_key_twice_in_one_batch,
+            insert_bounds_the_lanes_of_a_tenant,
             claim_takes_what_is_due_in_order,
             claim_takes_nothing_early,
             claim_for_a_worker_takes_what_is_nearly_due_if_asked_to,

@@ -38,6 +38,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0018_covering_records",
     "0019_unclaimable",
     "0020_history_by_lane",
+    "0021_empty_lanes",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -30,6 +30,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0015_queue_changes",
     "0016_covering_records",
     "0017_lists_by_lane",
+    "0018_empty_lanes",
 };
 
 /// Applies every missing migration; returns their numbers.

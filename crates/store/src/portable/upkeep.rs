@@ -7,8 +7,8 @@ use punctual_core::upkeep::{Prunable, Pruned};
 use super::{Connection, Parameter, PortableSql};
 use crate::columns::count_column;
 
-/// Removes old rows. It removes nothing from the history, the keys and the ledger: the stores prune
-/// those themselves.
+/// Removes old rows. It removes nothing from the history, the keys, the ledger and the lanes: the
+/// stores prune those themselves.
 pub(crate) async fn prune<C: Connection>(
     connection: &mut C,
     what: Prunable,
@@ -20,7 +20,7 @@ pub(crate) async fn prune<C: Connection>(
         Prunable::Occurrences => (PortableSql::OccurrencePrune, before.as_millis(), true),
         Prunable::BreakerCounts => (PortableSql::BreakerCountsPrune, before.as_millis(), false),
         Prunable::Workers => (PortableSql::WorkerForget, before.as_millis(), false),
-        Prunable::History | Prunable::Keys | Prunable::Ledger => return Ok(Pruned::default()),
+        Prunable::History | Prunable::Keys | Prunable::Ledger | Prunable::Lanes => return Ok(Pruned::default()),
     };
     let most = count_column(limit);
     let limited: [&dyn Parameter; 2] = [&before, &most];

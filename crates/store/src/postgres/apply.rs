@@ -56,10 +56,12 @@ async fn write(
 ) -> Result<Vec<Applied>, Fault> {
     let steps = steps(changes);
     let begin = async |writer: &Writer| if has_begun { Ok(()) } else { writer.session.run("BEGIN").await };
+    let into: Vec<i64> = lanes.values().copied().collect();
     let mut done: Vec<Option<ChangedRow>> = Vec::new();
     done.resize_with(changes.len(), || None);
     let mut stood: HashMap<Uuid, LaneInstant> = HashMap::new();
     if let [step] = steps.as_slice()
+        && into.is_empty()
         && !step.moves_waiting_tasks(changes)
     {
         let (begun, written) = tokio::join!(biased; begin(writer), step.write(writer, changes, lanes));
@@ -67,6 +69,9 @@ async fn write(
         step.take_in(writer, changes, written?, &mut stood, &mut done);
     } else if !steps.is_empty() {
         begin(writer).await?;
+        if !into.is_empty() {
+            writer.shared.lanes.keep(&writer.session, &into).await?;
+        }
         stood = lock(writer, changes).await?;
         for step in &steps {
             let written = step.write(writer, changes, lanes).await?;

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use punctual_core::store::StoreError;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 /// Why a statement or a transaction did not succeed.
 #[derive(Debug)]
@@ -37,6 +37,18 @@ impl Fault {
     /// Whether a unique row exists already.
     pub(crate) fn is_unique_violation(&self) -> bool {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)
+    }
+
+    /// Whether a task was to be put into a lane that does not exist.
+    pub(crate) fn is_of_missing_lane(&self) -> bool {
+        let Fault::Postgres(error) = self else { return false };
+        let is_lane = |error: &DbError| (error.table(), error.column()) == (Some("tasks"), Some("lane"));
+        error.code() == Some(&SqlState::NOT_NULL_VIOLATION) && error.as_db_error().is_some_and(is_lane)
+    }
+
+    /// Whether the lock was not to be had in time.
+    pub(crate) fn is_lock_timeout(&self) -> bool {
+        self.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
     /// Whether the connection must be replaced.

@@ -2,6 +2,7 @@
 
 pub(crate) mod dependents;
 pub(crate) mod depth;
+pub(crate) mod lane_room;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,6 +20,7 @@ use uuid::Uuid;
 use super::connection::Session;
 use super::fault::Fault;
 use super::get;
+use super::lanes::BEGIN_KEEPING_LANES;
 use super::outbox::NotedRow;
 use super::row::{self, sparse};
 use super::statements::Sql;
@@ -41,14 +43,16 @@ pub(crate) async fn insert(
     put_off: &HashSet<TaskId>,
 ) -> Result<Vec<Inserted>, Fault> {
     let lanes = lanes(writer, tasks).await?;
-    let WrittenBatch { verdicts, waits, passed } = match write(writer, tasks, &lanes, put_off, false).await {
+    let written = match write(writer, tasks, &lanes, put_off, false).await {
         Err(fault) if fault.is_unique_violation() => {
             writer.forget();
             writer.session.run("ROLLBACK").await?;
-            write(writer, tasks, &lanes, put_off, true).await?
+            write(writer, tasks, &lanes, put_off, true).await
         }
-        written => written?,
+        written => written,
     };
+    let written = written.map_err(|fault| writer.shared.lanes.fault_of(fault, &lanes));
+    let WrittenBatch { verdicts, waits, passed } = written?;
     let new =
         || lanes.iter().zip(tasks.iter()).zip(&verdicts).filter(|(_, verdict)| **verdict == SubmissionVerdict::New);
     let waiting = new().map(|((lane, task), _)| (lane.id.number(), task.due_at.as_millis()));
@@ -102,7 +106,7 @@ async fn write(
     let keyed = tasks.iter().any(|task| task.idempotency.is_some());
     let mut verdicts = if keyed {
         let (begun, verdicts) =
-            tokio::join!(biased; writer.session.run("BEGIN"), submitted_before(&writer.session, tasks));
+            tokio::join!(biased; writer.session.run(BEGIN_KEEPING_LANES), submitted_before(&writer.session, tasks));
         begun?;
         verdicts?
     } else {
@@ -110,7 +114,7 @@ async fn write(
     };
     if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
         if !keyed {
-            writer.session.run("BEGIN").await?;
+            writer.session.run(BEGIN_KEEPING_LANES).await?;
         }
         let written = dependents::write(writer, tasks, lanes, verdicts, put_off).await?;
         writer.commit().await?;
@@ -119,7 +123,7 @@ async fn write(
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
     if carefully {
         if !keyed {
-            writer.session.run("BEGIN").await?;
+            writer.session.run(BEGIN_KEEPING_LANES).await?;
         }
         let stored = NewRows::of(tasks, lanes, &new, &[]).write_once(&writer.session).await?;
         keep_stored(tasks, &stored, &mut new, &mut verdicts);
@@ -132,7 +136,7 @@ async fn write(
     let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
     let [rows] = rows.as_slice() else {
         if !keyed {
-            writer.session.run("BEGIN").await?;
+            writer.session.run(BEGIN_KEEPING_LANES).await?;
         }
         write_all(&writer.session, &rows).await?;
         writer.commit().await?;
@@ -140,7 +144,7 @@ async fn write(
     };
     // Everything is sent at once; the answers are checked in the order in which they come.
     let (end, session) = (TransactionEnd::of(writer), &writer.session);
-    let begin = async { if keyed { Ok(()) } else { session.run("BEGIN").await } };
+    let begin = async { if keyed { Ok(()) } else { session.run(BEGIN_KEEPING_LANES).await } };
     let (begun, inserted, committed) =
         tokio::join!(biased; begin, rows.write(session, Sql::TaskInsert), end.commit(session));
     begun?;
@@ -181,7 +185,8 @@ fn ordering_of(task: &NewTask) -> Option<Uuid> {
 pub(crate) async fn write_new(writer: &mut Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) -> Result<(), Fault> {
     let new: Vec<usize> = (0..tasks.len()).collect();
     let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
-    write_all(&writer.session, &rows).await?;
+    let written = write_all(&writer.session, &rows).await;
+    written.map_err(|fault| writer.shared.lanes.fault_of(fault, lanes))?;
     count(writer, tasks, lanes, &new, &[]);
     Ok(())
 }
@@ -288,6 +293,7 @@ async fn answer(
         SubmissionVerdict::UnknownDependency(missing) => Ok(Inserted::UnknownDependency(missing)),
         SubmissionVerdict::KeyReused(first) => Ok(Inserted::KeyReused(first)),
         SubmissionVerdict::QueueFull(queue) => Ok(Inserted::QueueFull(queue)),
+        SubmissionVerdict::TooManyLanes(most) => Ok(Inserted::TooManyLanes(most)),
         SubmissionVerdict::Replay(first) => match found.get(&first) {
             Some(Ok(task)) => Ok(Inserted::Replayed(task.clone())),
             Some(Err(bad)) => Err(Fault::Corrupt(bad.describe(first))),

@@ -21,6 +21,7 @@ use super::statements::Sql;
 use super::tid::Tid;
 use super::upkeep::{Month, months, remove_months};
 use crate::columns::count_column;
+use crate::lane_reclaim::LaneRound;
 use crate::portable::upkeep;
 use crate::write_queue::Weight;
 
@@ -40,6 +41,8 @@ pub(crate) struct Walks {
     history: Walk,
     /// At this block of keys.
     block: u32,
+    /// The round over the lanes that is under way.
+    pub lanes: Option<LaneRound>,
 }
 
 /// Where the walk over the history continues: behind an id, among the rows in no month or in the
@@ -59,6 +62,7 @@ impl Upkeep for PostgresStore {
             Prunable::History => self.prune_history(before, limit).await,
             Prunable::Keys => self.prune_keys(before, limit).await,
             Prunable::Ledger => self.prune_ledger(before, limit).await,
+            Prunable::Lanes => self.prune_lanes(before, limit).await,
             Prunable::Forecast | Prunable::Occurrences | Prunable::BreakerCounts | Prunable::Workers => {
                 self.reads().call(async |mut session| upkeep::prune(&mut session, what, before, limit).await).await
             }

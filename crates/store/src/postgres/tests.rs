@@ -6,6 +6,7 @@ mod faults;
 mod fences;
 mod forecast;
 mod history;
+mod lanes;
 mod ledger;
 mod lists;
 mod locked_rows;

@@ -32,7 +32,7 @@ use super::limits::LimitsCache;
 use super::outbox::{FirstNotes, Outbox, OutboxNotes};
 use super::overdue::LowWatermarks;
 use super::statements::{OF_WRITERS, Sql};
-use super::{apply, claim, extend, insert::depth, quarantine, resolve, schedules, start};
+use super::{apply, claim, extend, insert::lane_room, quarantine, resolve, schedules, start};
 use crate::tally::{self, TransactionTally};
 
 pub(crate) use in_doubt::TasksInDoubt;
@@ -50,6 +50,8 @@ pub(crate) struct WriterShared {
     pub address: Address,
     pub write_queues: Arc<WriteQueues>,
     pub lanes: Arc<LaneDirectory>,
+    /// The maximum number of lanes of a tenant.
+    pub tenant_lanes: u64,
     pub cursors: Arc<ScanCursors>,
     pub low_watermarks: LowWatermarks,
     pub notifier: Notifier,
@@ -147,7 +149,7 @@ impl Writer {
             let Some((batch, slot)) = taken else { return Ok(()) };
             self.bound_lock_waits(slot.lock_timeout()).await?;
             match batch {
-                WriteBatch::Insert(jobs) => self.run_batch(jobs, depth::insert).await?,
+                WriteBatch::Insert(jobs) => self.run_batch(jobs, lane_room::insert).await?,
                 WriteBatch::Claim(jobs) => self.run_batch(jobs, claim::claim).await?,
                 WriteBatch::Start(jobs) => self.run_batch(jobs, start::start).await?,
                 WriteBatch::Apply(jobs) => self.run_batch(jobs, apply::apply).await?,

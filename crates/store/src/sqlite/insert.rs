@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::store::Inserted;
-use punctual_core::task::{NewTask, Task};
+use punctual_core::task::{Idempotency, NewTask, Task};
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
@@ -43,6 +43,7 @@ pub(crate) fn answer(session: &mut Session<'_>, verdict: SubmissionVerdict, task
         SubmissionVerdict::KeyReused(first) => Ok(Inserted::KeyReused(first)),
         SubmissionVerdict::UnknownDependency(missing) => Ok(Inserted::UnknownDependency(missing)),
         SubmissionVerdict::QueueFull(queue) => Ok(Inserted::QueueFull(queue)),
+        SubmissionVerdict::TooManyLanes(most) => Ok(Inserted::TooManyLanes(most)),
     }
 }
 
@@ -51,11 +52,26 @@ pub(crate) fn verdict_of(session: &mut Session<'_>, task: &NewTask) -> Result<Su
     if let Some(queue) = limits::without_room(session, task)? {
         return Ok(SubmissionVerdict::QueueFull(queue));
     }
+    if let Some(most) = session.lanes.admit(session.connection, &task.lane)?
+        && !is_repeated(session, task)?
+    {
+        return Ok(SubmissionVerdict::TooManyLanes(most));
+    }
     Ok(match submitted_before(session, task)? {
         None => SubmissionVerdict::New,
         Some((first, true)) => SubmissionVerdict::Replay(first),
         Some((first, false)) => SubmissionVerdict::KeyReused(first),
     })
+}
+
+/// Whether a task was submitted before: under its key, or with its id.
+pub(crate) fn is_repeated(session: &mut Session<'_>, task: &NewTask) -> Result<bool, Fault> {
+    match &task.idempotency {
+        Some(Idempotency { key, .. }) => {
+            Ok(session.statements.get(Sql::IdempotencyOwner)?.exists((&task.lane.tenant, key))?)
+        }
+        None => is_known(session, task.id),
+    }
 }
 
 /// Inserts a new task, unless its id exists already. The edges to its parents are written later.

@@ -1,7 +1,8 @@
 //! The lanes that one thread has met.
 //!
 //! A rolled back transaction leaves no lanes, and the numbers of its new lanes may be used again.
-//! So lanes met in the current transaction are kept apart until it is committed.
+//! So lanes met in the current transaction are kept apart until it is committed. Only the writer
+//! makes and removes lanes, so those that it has cached exist.
 
 use std::sync::Arc;
 
@@ -13,17 +14,23 @@ use super::statements::Sql;
 use crate::lane_cache::{LaneCache, LaneMap, route_of, target_column};
 
 /// The lanes of the store, cached (see the module).
-#[derive(Default)]
 pub(crate) struct LaneDirectory {
     /// Met in the current transaction.
     fresh: LaneMap,
     known: LaneCache,
+    /// How many lanes a tenant may have.
+    tenant_max: u64,
 }
 
 impl LaneDirectory {
     /// A directory that caches about `capacity` lanes.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { known: LaneCache::new(capacity), ..Self::default() }
+        Self { known: LaneCache::new(capacity), fresh: LaneMap::default(), tenant_max: u64::MAX }
+    }
+
+    /// A tenant may have at most this many lanes.
+    pub(crate) fn with_tenant_max(self, tenant_max: u64) -> Self {
+        Self { tenant_max, ..self }
     }
 
     /// The lane with this number, if there is one.
@@ -51,6 +58,23 @@ impl LaneDirectory {
         Ok(lane)
     }
 
+    /// Makes sure that a lane with this key exists. If its tenant may not have another one, returns
+    /// how many it may have.
+    pub(crate) fn admit(&mut self, connection: &Connection, key: &LaneKey) -> Result<Option<u64>, Fault> {
+        let is_known = self.known.by_key(key).is_some() || self.fresh.by_key(key).is_some();
+        if is_known || find(connection, key)?.is_some() || count(connection, &key.tenant)? < self.tenant_max {
+            self.resolve(connection, key)?;
+            return Ok(None);
+        }
+        Ok(Some(self.tenant_max))
+    }
+
+    /// The lane with this number is removed.
+    pub(crate) fn remove(&mut self, id: i64) {
+        self.fresh.remove(id);
+        self.known.remove(id);
+    }
+
     /// The transaction was committed: the lanes it met exist.
     pub(crate) fn keep(&mut self) {
         if self.fresh.len() > 0 {
@@ -75,12 +99,26 @@ fn read(connection: &Connection, id: i64) -> Result<Option<Arc<Lane>>, Fault> {
 }
 
 fn find_or_make(connection: &Connection, key: &LaneKey) -> Result<i64, Fault> {
-    let columns = (&key.tenant, &key.queue, &key.kind, key.priority, target_column(key));
-    let mut find = connection.prepare_cached(Sql::LaneFind.text())?;
-    if let Some(id) = find.query_row(columns, |row| row.get(0)).optional()? {
+    if let Some(id) = find(connection, key)? {
         return Ok(id);
     }
-    Ok(connection.prepare_cached(Sql::LaneInsert.text())?.insert(columns)?)
+    Ok(connection.prepare_cached(Sql::LaneInsert.text())?.insert(columns(key))?)
+}
+
+fn find(connection: &Connection, key: &LaneKey) -> Result<Option<i64>, Fault> {
+    let mut find = connection.prepare_cached(Sql::LaneFind.text())?;
+    Ok(find.query_row(columns(key), |row| row.get(0)).optional()?)
+}
+
+/// How many lanes a tenant has.
+fn count(connection: &Connection, tenant: &str) -> Result<u64, Fault> {
+    let mut count = connection.prepare_cached(Sql::LaneCount.text())?;
+    let lanes: Option<i64> = count.query_row([tenant], |row| row.get(0)).optional()?;
+    Ok(lanes.and_then(|lanes| u64::try_from(lanes).ok()).unwrap_or(0))
+}
+
+fn columns(key: &LaneKey) -> (&str, &str, &str, u8, &str) {
+    (&key.tenant, &key.queue, &key.kind, key.priority, target_column(key))
 }
 
 #[cfg(test)]

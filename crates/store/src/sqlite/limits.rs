@@ -18,9 +18,9 @@ use crate::limits::{Allowance, QueueLimits};
 use crate::tally;
 
 use super::fault::Fault;
-use super::queues;
 use super::session::Session;
 use super::statements::Sql;
+use super::{insert, queues};
 
 /// The limited queues, by tenant and name. None: they must be read.
 #[derive(Default)]
@@ -197,10 +197,7 @@ pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<
     if live(session, tenant, queue, &states)? < max_depth {
         return Ok(None);
     }
-    let is_repeated = match &task.idempotency {
-        Some(idempotency) => session.statements.get(Sql::IdempotencyOwner)?.exists((tenant, &idempotency.key))?,
-        None => session.statements.get(Sql::IdGet)?.exists([task.id.uuid().as_bytes()])?,
-    };
+    let is_repeated = insert::is_repeated(session, task)?;
     Ok((!is_repeated).then(|| FullQueue { name: queue.clone(), max_depth }))
 }
 

@@ -21,6 +21,7 @@ use super::damage::DamageMonitor;
 use super::fault::Fault;
 use super::job::{Job, job};
 use super::job_queue::{JobQueue, WriteClass};
+use super::lanes::LaneDirectory;
 use super::session::Session;
 use super::statements::Sql;
 use crate::connection_counts::{ConnectionCounts, CountedConnection};
@@ -119,7 +120,8 @@ impl ReaderThread {
     }
 
     fn serve(&self, connection: &Connection) -> Result<(), Fault> {
-        let mut session = Session::new(connection, &self.damage, Arc::clone(&self.clock), self.node, LANES);
+        let lanes = LaneDirectory::new(LANES);
+        let mut session = Session::new(connection, &self.damage, Arc::clone(&self.clock), self.node, lanes);
         let counted = CountedConnection::open(&self.connections);
         while let Some(jobs) = self.queue.take() {
             let _call = counted.call();

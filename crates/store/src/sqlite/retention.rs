@@ -19,6 +19,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::{SqliteStore, resolve};
 use crate::columns::count_column;
+use crate::lane_reclaim::LaneRound;
 use crate::portable::{ready, upkeep};
 use crate::write_queue::Weight;
 
@@ -36,6 +37,8 @@ pub(crate) struct Walks {
     history: Option<i64>,
     /// Behind this tenant and key.
     keys: Option<(String, String)>,
+    /// The round over the lanes that is under way.
+    pub lanes: Option<LaneRound>,
 }
 
 #[async_trait]
@@ -53,6 +56,7 @@ impl Upkeep for SqliteStore {
             Prunable::BreakerCounts | Prunable::Workers => {
                 self.prune_by_statement(what, before, limit, Weight::SMALL).await
             }
+            Prunable::Lanes => self.prune_lanes(limit).await,
         }
     }
 

@@ -67,12 +67,12 @@ impl<'c> Session<'c> {
         damage: &Arc<DamageMonitor>,
         clock: Arc<dyn Clock>,
         node: NodeId,
-        lanes: usize,
+        lanes: LaneDirectory,
     ) -> Self {
         Self {
             connection,
             statements: Statements::new(connection),
-            lanes: LaneDirectory::new(lanes),
+            lanes,
             tally: TransactionTally::default(),
             queue_tally: QueueTally::default(),
             limits: LimitsCache::default(),
@@ -104,12 +104,17 @@ impl<'c> Session<'c> {
 
     /// The number of a new task. A rolled back one leaves a gap.
     pub(crate) fn next_seq(&mut self) -> Result<i64, Fault> {
-        let last = match self.last_seq {
-            Some(last) => last,
-            None => self.statements.get(Sql::BodyLast)?.query_row([], |row| row.get(0))?,
-        };
+        let last = self.last_seq()?;
         self.last_seq = Some(last + 1);
         Ok(last + 1)
+    }
+
+    /// The number of the last task.
+    pub(crate) fn last_seq(&mut self) -> Result<i64, Fault> {
+        match self.last_seq {
+            Some(last) => Ok(last),
+            None => Ok(self.statements.get(Sql::BodyLast)?.query_row([], |row| row.get(0))?),
+        }
     }
 
     /// Logs once that a final row cannot be read. (A live one is put in quarantine, which logs it.)

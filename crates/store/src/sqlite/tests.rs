@@ -3,6 +3,7 @@
 
 mod faults;
 mod forecast;
+mod lanes;
 mod lists;
 mod opening;
 mod parts;

@@ -28,6 +28,7 @@ use super::forecast;
 use super::fullness::Fullness;
 use super::job::{Job, job};
 use super::job_queue::{JobQueue, OpenBatch, WriteClass};
+use super::lanes::LaneDirectory;
 use super::limits;
 use super::outbox;
 use super::session::Session;
@@ -184,7 +185,8 @@ impl WriterThread {
     /// Serves until the queue is closed, or until the disk fails.
     fn serve(&self, connection: &Connection, mut checkpoints: Checkpoints) -> Result<(), Fault> {
         let clock = Arc::clone(&self.clock);
-        let mut session = Session::new(connection, &self.damage, clock, self.node, self.options.cached_lanes);
+        let lanes = LaneDirectory::new(self.options.cached_lanes).with_tenant_max(self.options.tenant_lanes);
+        let mut session = Session::new(connection, &self.damage, clock, self.node, lanes);
         session.limit_watch = Some(Arc::clone(&self.limit_watch));
         session.resolver = Some(Arc::clone(&self.resolver));
         let counted = CountedConnection::open(&self.connections);

@@ -117,6 +117,7 @@ pub async fn insert_handles_a_key_twice_in_one_batch(factory: &dyn StoreFactory)
         Inserted::KeyReused(id) => ('k', *id),
         Inserted::UnknownDependency(id) => ('u', *id),
         Inserted::QueueFull(_) => panic!("no queue has a depth"),
+        Inserted::TooManyLanes(_) => panic!("so many lanes are allowed"),
     });
     let new = batch[1].id;
     let expected = [

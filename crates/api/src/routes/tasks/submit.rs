@@ -49,6 +49,7 @@ pub async fn submit_task(
         Inserted::KeyReused(_) => Err(key_reused()),
         Inserted::UnknownDependency(id) => Err(unknown_dependency(id, "/depends_on")),
         Inserted::QueueFull(queue) => Err(queue_full(&queue)),
+        Inserted::TooManyLanes(most) => Err(too_many_lanes(most)),
     }
 }
 
@@ -72,6 +73,17 @@ pub fn queue_full(queue: &FullQueue) -> Problem {
         "the queue {name} has as many live tasks as its max_depth of {max_depth} allows; nothing was stored, try again later"
     );
     Problem::new(Code::QueueFull, detail).retry_after(1)
+}
+
+/// The refusal of a task that needs a lane beyond those that its tenant may have. Lanes become free
+/// slowly, so a client that repeats at once is slowed down.
+pub fn too_many_lanes(most: u64) -> Problem {
+    let detail = format!(
+        "the tenant has {most} combinations of queue, type, priority and webhook target, as many as limits.tenant_lanes \
+         allows; nothing was stored. Use fewer queues, types or hosts: a combination without tasks is forgotten when \
+         the history of its tasks is. Tasks for combinations in use are accepted"
+    );
+    Problem::new(Code::QuotaExceeded, detail).retry_after(60)
 }
 
 /// A store that answers fewer tasks than it was given has broken its contract.

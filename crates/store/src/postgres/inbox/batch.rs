@@ -17,6 +17,7 @@ use super::super::connection::SharedConnections;
 use super::super::fault::Fault;
 use super::super::insert::dependents;
 use super::super::insert::{NewRows, count, submitted_before};
+use super::super::lanes::KEEP_LANES;
 use super::super::statements::Sql;
 use super::super::writer::{TransactionEnd, Writer};
 use super::{EnqueuedTask, InboxValidator};
@@ -104,11 +105,13 @@ impl Batches<'_> {
             return Ok(TakenPart::Nothing);
         }
         let found = found(&rows);
-        let (tasks, mut settled) = self.validate(&rows);
-        let lanes = self.lanes(&tasks).await?;
+        let (mut tasks, mut settled) = self.validate(&rows);
+        let lanes = self.lanes(&mut tasks, &mut settled).await?;
+        self.writer.session.run(KEEP_LANES).await?;
         let verdicts = self.recognise(&tasks).await?;
         if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
-            let depending = dependents::write(&mut self.writer, &tasks, &lanes, verdicts, &HashSet::new()).await?;
+            let depending = dependents::write(&mut self.writer, &tasks, &lanes, verdicts, &HashSet::new()).await;
+            let depending = depending.map_err(|fault| self.writer.shared.lanes.fault_of(fault, &lanes))?;
             let new = new_ones(&tasks, &depending.verdicts, &mut settled);
             self.settle(&settled).await?;
             self.writer.commit().await?;
@@ -128,7 +131,7 @@ impl Batches<'_> {
             self.settle(&settled),
             end.commit(session),
         );
-        written?;
+        written.map_err(|fault| self.writer.shared.lanes.fault_of(fault, &lanes))?;
         removed?;
         self.writer.shared.outbox.wake_resolver(committed?);
         log_refused(&settled);
@@ -155,12 +158,26 @@ impl Batches<'_> {
         (tasks, settled)
     }
 
-    async fn lanes(&self, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> {
-        let keys = || tasks.iter().map(|task| &task.lane);
-        let lanes = &self.writer.shared.lanes;
-        let found = self.connections.call(async |session| lanes.resolve(session, keys()).await).await;
+    /// The lanes of the tasks. A task that needs a lane beyond those that its tenant may have is
+    /// taken out, and its row gets the reason.
+    async fn lanes(
+        &self,
+        tasks: &mut Vec<NewTask>,
+        settled: &mut [(Uuid, Option<String>)],
+    ) -> Result<Vec<Arc<Lane>>, Fault> {
+        let (lanes, most) = (&self.writer.shared.lanes, self.writer.shared.tenant_lanes);
+        let keys = tasks.iter().map(|task| &task.lane);
+        let found = self.connections.call(async |session| lanes.admit(session, keys, most).await).await;
         let found = found.map_err(Fault::NoConnection)?;
-        Ok(keys().map(|key| Arc::clone(&found[key])).collect())
+        let of_tasks: Vec<Option<Arc<Lane>>> = tasks.iter().map(|task| found.get(&task.lane).cloned()).collect();
+        drop(found);
+        let mut refused = HashSet::new();
+        let mut has_lane = of_tasks.iter().map(Option::is_some);
+        tasks.retain(|task| has_lane.next().unwrap_or(false) || !refused.insert(task.id.uuid()));
+        for (_, reason) in settled.iter_mut().filter(|(id, _)| refused.contains(id)) {
+            *reason = Some(too_many_lanes(most));
+        }
+        Ok(of_tasks.into_iter().flatten().collect())
     }
 
     async fn recognise(&self, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
@@ -215,6 +232,7 @@ fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(U
                 format!("it depends on {missing}, and there is no such task")
             }
             SubmissionVerdict::QueueFull(queue) => format!("its queue {} is full", queue.name),
+            SubmissionVerdict::TooManyLanes(most) => too_many_lanes(*most),
         };
         reasons.insert(tasks[place].id.uuid(), reason);
     }
@@ -222,6 +240,10 @@ fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(U
         *reason = reasons.remove(id).or(reason.take());
     }
     new
+}
+
+fn too_many_lanes(most: u64) -> String {
+    format!("its tenant has as many lanes as it may have, {most} (limits.tenant_lanes)")
 }
 
 fn found(rows: &[Row]) -> TakenPart {

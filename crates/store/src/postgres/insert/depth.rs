@@ -28,14 +28,19 @@ const SHARES: u16 = 64;
 const UNLOCK: &str = "SELECT pg_advisory_unlock_all()";
 const ROLL_BACK_AND_UNLOCK: &str = "ROLLBACK; SELECT pg_advisory_unlock_all()";
 
-/// Inserts tasks as far as their queues have room; answers in order.
-pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
+/// Inserts tasks as far as their queues have room; answers in order. `put_off` are members of their
+/// batch that are refused for now.
+pub(crate) async fn insert(
+    writer: &mut Writer,
+    tasks: &[NewTask],
+    put_off: &HashSet<TaskId>,
+) -> Result<Vec<Inserted>, Fault> {
     let bounded = bounded(writer, tasks);
     if bounded.is_empty() {
-        return insert::insert(writer, tasks, &HashSet::new()).await;
+        return insert::insert(writer, tasks, put_off).await;
     }
     // A large future on a rare path: boxed, so that the common path stays small.
-    let done = Box::pin(insert_bounded(writer, tasks, &bounded)).await;
+    let done = Box::pin(insert_bounded(writer, tasks, &bounded, put_off)).await;
     let unlocked = match &done {
         Err(fault) if fault.breaks_connection() => Ok(()),
         Err(_) => writer.session.run(ROLL_BACK_AND_UNLOCK).await,
@@ -66,19 +71,24 @@ fn bounded<'a>(writer: &Writer, tasks: &'a [NewTask]) -> Bounded<'a> {
     bounded
 }
 
-async fn insert_bounded(writer: &mut Writer, tasks: &[NewTask], bounded: &Bounded<'_>) -> Result<Vec<Inserted>, Fault> {
+async fn insert_bounded(
+    writer: &mut Writer,
+    tasks: &[NewTask],
+    bounded: &Bounded<'_>,
+    put_off: &HashSet<TaskId>,
+) -> Result<Vec<Inserted>, Fault> {
     let room = room(&writer.session, tasks, bounded).await?;
     let is_short =
         |(queue, places): (&(&str, &str), &Vec<usize>)| room.get(queue).is_some_and(|room| room.left < places.len());
     if !bounded.iter().any(is_short) {
-        return insert::insert(writer, tasks, &HashSet::new()).await;
+        return insert::insert(writer, tasks, put_off).await;
     }
     let is_admitted = admitted(&writer.session, tasks, bounded, &room).await?;
     let (some, others): (Vec<_>, Vec<_>) = tasks.iter().zip(&is_admitted).partition(|(_, is_admitted)| **is_admitted);
     let some: Vec<NewTask> = some.into_iter().map(|(task, _)| task.clone()).collect();
     let hopeless = hopeless(&writer.session, tasks, &is_admitted).await?;
-    let put_off = others.into_iter().map(|(task, _)| task.id).filter(|id| !hopeless.contains_key(id));
-    let put_off: HashSet<TaskId> = put_off.collect();
+    let without_room = others.into_iter().map(|(task, _)| task.id).filter(|id| !hopeless.contains_key(id));
+    let put_off: HashSet<TaskId> = without_room.chain(put_off.iter().copied()).collect();
     let stored = if some.is_empty() { Vec::new() } else { insert::insert(writer, &some, &put_off).await? };
     let mut stored = stored.into_iter();
     let answers = tasks.iter().zip(is_admitted).map(|(task, is_admitted)| {

@@ -19,6 +19,7 @@ use crate::columns::number_column;
 use crate::portable::schedules::{cut, replace};
 use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
+use crate::postgres::lanes::KEEP_LANES;
 use crate::postgres::statements::Sql;
 use crate::postgres::writer::Writer;
 use crate::postgres::{insert, leases};
@@ -46,6 +47,9 @@ pub(crate) async fn advance(writer: &mut Writer, calls: &[LedAdvances]) -> Resul
             }
         }
         None => writer.session.run("BEGIN").await?,
+    }
+    if !lanes.is_empty() {
+        writer.session.run(KEEP_LANES).await?;
     }
     let mut locked = lock(&writer.session, advances).await?;
     take_keys(&writer.session, advances, &mut locked).await?;

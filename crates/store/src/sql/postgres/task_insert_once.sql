@@ -6,7 +6,8 @@ INSERT INTO tasks (
     state, version, attempts, crashes, cancel_requested
 )
 SELECT
-    id, lane, created_at, execute_at, due_at, expires_at, timeout_millis, schedule_id, idempotency_key,
+    id, (SELECT l.id FROM lanes AS l WHERE l.id = w.lane),
+    created_at, execute_at, due_at, expires_at, timeout_millis, schedule_id, idempotency_key,
     callback_url, callback_headers, retry_policy, metadata, trail, payload,
     ordering, ordering_key, ordering IS NULL, depends_on, on_dependency_failure, blockers, awaited,
     CASE WHEN blockers IS NULL THEN 1 /* PENDING */ ELSE 0 /* BLOCKED */ END, 1, 0, 0, false

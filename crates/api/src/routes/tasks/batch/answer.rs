@@ -16,7 +16,7 @@ use punctual_submission::batch_members::depends_on_refused;
 
 use crate::answer::json;
 use crate::problem::Problem;
-use crate::routes::tasks::submit::{key_reused, queue_full, unanswered, unknown_dependency};
+use crate::routes::tasks::submit::{key_reused, queue_full, too_many_lanes, unanswered, unknown_dependency};
 use crate::view;
 
 /// An item for each task of the batch: the refusals of the check, and the store's answers for the
@@ -42,6 +42,7 @@ pub(super) fn answer(
                         .unwrap_or_else(|| unknown_dependency(id, format!("/tasks/{place}/depends_on"))),
                 ),
                 Inserted::QueueFull(queue) => refused(&queue_full(&queue)),
+                Inserted::TooManyLanes(most) => refused(&too_many_lanes(most)),
             },
         };
         Ok(item)
@@ -77,6 +78,7 @@ fn refusals_of_children(checked: &[Option<Problem>], inserted: &[Inserted], ids:
                 }
             }
             Inserted::QueueFull(queue) => drop(deferred.insert(place, queue_full(queue))),
+            Inserted::TooManyLanes(most) => drop(deferred.insert(place, too_many_lanes(*most))),
             _ => {}
         }
     }

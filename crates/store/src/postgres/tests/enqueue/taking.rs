@@ -1,10 +1,12 @@
 //! How rows of the inbox become tasks.
 
+use punctual_core::clock::ManualClock;
 use punctual_core::forecast::Minute;
 use punctual_core::insight::Insight;
+use punctual_testkit::fixtures::START;
 use punctual_testkit::postgres::{Postgres, execute};
 
-use super::super::{Migrator, ids, lease};
+use super::super::{Migrator, Options, ids, lease};
 use super::*;
 
 #[tokio::test]
@@ -179,6 +181,32 @@ async fn a_bad_row_is_refused() {
         }
     })
     .await;
+}
+
+/// It can be put back when the tenant has fewer lanes, or may have more.
+#[tokio::test]
+async fn a_row_that_needs_too_many_lanes_is_refused() {
+    let fixture = Fixture::open().await;
+    let options = Options { tenant_lanes: 2, ..Options::default() };
+    let clock = Arc::new(ManualClock::new(START));
+    let store = PostgresStore::connect(&fixture.url, clock, NodeId::new(8), options).await.unwrap();
+    let client = connect(&fixture.url).await;
+    let mut enqueued = Vec::new();
+    for kind in ["a", "b", "c", "b"] {
+        enqueued.push(enqueue(&client, &format!("'{kind}', tenant => 'acme'")).await);
+    }
+    let _taking = Taking::start(&store);
+    for number in [0, 1, 3] {
+        until_there(&store, TENANT, enqueued[number]).await;
+    }
+    let refused = eventually("it is refused", SOON, async || {
+        let rows = fixture.sql("SELECT id, reason FROM inbox_refused").await;
+        rows.into_iter().next().ok_or_else(|| "nothing was refused".to_owned())
+    })
+    .await;
+    assert_eq!(refused[0], Some(enqueued[2].uuid().to_string()));
+    assert!(refused[1].as_ref().unwrap().contains("as many lanes as it may have, 2"), "{refused:?}");
+    assert_eq!(fixture.number("SELECT count(*) FROM inbox").await, 0);
 }
 
 #[tokio::test]

@@ -1,0 +1,35 @@
+//! Refuses submissions that need more lanes than their tenant may have.
+//!
+//! The tasks of a schedule and edited tasks are not refused: a schedule has one lane, which was
+//! accepted with it, and an edit changes only the priority.
+
+use std::collections::HashSet;
+
+use punctual_core::ids::TaskId;
+use punctual_core::store::Inserted;
+use punctual_core::task::NewTask;
+
+use super::depth;
+use crate::postgres::fault::Fault;
+use crate::postgres::writer::Writer;
+
+/// Inserts tasks as far as their tenants may have their lanes; answers in order.
+pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
+    let (shared, most) = (&writer.shared, writer.shared.tenant_lanes);
+    let lanes = shared.lanes.admit(&writer.session, tasks.iter().map(|task| &task.lane), most).await?;
+    if tasks.iter().all(|task| lanes.contains_key(&task.lane)) {
+        return depth::insert(writer, tasks, &HashSet::new()).await;
+    }
+    let has_lane: Vec<bool> = tasks.iter().map(|task| lanes.contains_key(&task.lane)).collect();
+    drop(lanes);
+    let (some, others): (Vec<_>, Vec<_>) = tasks.iter().zip(&has_lane).partition(|(_, has_lane)| **has_lane);
+    let some: Vec<NewTask> = some.into_iter().map(|(task, _)| task.clone()).collect();
+    let put_off: HashSet<TaskId> = others.into_iter().map(|(task, _)| task.id).collect();
+    let stored = if some.is_empty() { Vec::new() } else { depth::insert(writer, &some, &put_off).await? };
+    let mut stored = stored.into_iter();
+    let answer = |has_lane: bool| match has_lane {
+        true => stored.next().ok_or_else(|| Fault::Corrupt("an insert did not answer for every task".to_owned())),
+        false => Ok(Inserted::TooManyLanes(most)),
+    };
+    has_lane.into_iter().map(answer).collect()
+}

@@ -1,0 +1,1 @@
+SELECT lanes_remove($1, $2)

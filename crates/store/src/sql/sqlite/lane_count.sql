@@ -1,0 +1,1 @@
+SELECT lanes FROM lane_counts WHERE tenant = ?1
