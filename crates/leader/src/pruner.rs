@@ -1,5 +1,5 @@
 //! The pruner: removes old history, old idempotency keys, expired entries of the ledger, past
-//! minutes of the forecast, and workers that were not seen for long.
+//! minutes of the forecast, workers that were not seen for long, and lanes that nothing names.
 //!
 //! The leader runs it in small steps with a pause after each, so that other writes wait only
 //! briefly. Invariant: a step depends on the clock and the rows alone. So a former leader that
@@ -35,6 +35,9 @@ pub struct Config {
     pub interval: Duration,
     /// How often it scans all keys: there may be many, and they live for days.
     pub keys_interval: Duration,
+    /// The time between two rounds over all lanes. The second one that finds a lane empty removes
+    /// it.
+    pub lanes_interval: Duration,
 }
 
 /// The pruner (see the module).
@@ -44,6 +47,8 @@ pub struct Pruner {
     config: Config,
     /// When the keys are scanned next.
     keys_at: Mutex<Instant>,
+    /// When the next round over the lanes begins, or the current one continues.
+    lanes_at: Mutex<Instant>,
 }
 
 /// What a step did.
@@ -59,6 +64,8 @@ pub struct Report {
     pub minutes: u64,
     /// Workers that are no longer listed.
     pub workers: u64,
+    /// Lanes that were removed.
+    pub lanes: u64,
     /// Whether there may be more.
     pub more: bool,
 }
@@ -66,7 +73,7 @@ pub struct Report {
 impl Report {
     fn is_empty(&self) -> bool {
         // Minutes pass whatever happens: not worth a log line.
-        (self.tasks, self.keys, self.ledger, self.workers) == (0, 0, 0, 0)
+        (self.tasks, self.keys, self.ledger, self.workers, self.lanes) == (0, 0, 0, 0, 0)
     }
 
     fn add(&mut self, other: Self) {
@@ -75,13 +82,15 @@ impl Report {
         self.ledger += other.ledger;
         self.minutes += other.minutes;
         self.workers += other.workers;
+        self.lanes += other.lanes;
     }
 }
 
 impl Pruner {
     /// Prunes by the time of `clock`.
     pub fn new(upkeep: Arc<dyn Upkeep>, clock: Arc<dyn Clock>, config: Config) -> Self {
-        Self { upkeep, clock, config, keys_at: Mutex::new(Instant::now()) }
+        let now = Instant::now();
+        Self { upkeep, clock, config, keys_at: Mutex::new(now), lanes_at: Mutex::new(now) }
     }
 
     /// Prunes until `shutdown` is cancelled.
@@ -100,8 +109,8 @@ impl Pruner {
                 }
             };
             if pause == self.config.interval && !removed.is_empty() {
-                let Report { tasks, keys, ledger, minutes, workers, .. } = std::mem::take(&mut removed);
-                tracing::info!(tasks, keys, ledger, minutes, workers, "pruned old data");
+                let Report { tasks, keys, ledger, minutes, workers, lanes, .. } = std::mem::take(&mut removed);
+                tracing::info!(tasks, keys, ledger, minutes, workers, lanes, "pruned old data");
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -137,6 +146,14 @@ impl Pruner {
         report.more |= pruned.more;
         if let Some(kept) = self.config.workers {
             report.workers = self.upkeep.prune(Prunable::Workers, now.minus(kept), STEP_ROWS_MAX).await?.removed;
+        }
+        if *self.lanes_at.lock() <= Instant::now() {
+            let pruned = self.upkeep.prune(Prunable::Lanes, now, STEP_ROWS_MAX).await?;
+            report.lanes = pruned.removed;
+            report.more |= pruned.more;
+            if !pruned.more {
+                *self.lanes_at.lock() = Instant::now() + self.config.lanes_interval;
+            }
         }
         Ok(report)
     }

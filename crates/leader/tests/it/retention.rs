@@ -72,7 +72,7 @@ impl Harness {
 
 fn config(history: Option<Duration>, keys: Option<Duration>) -> Config {
     let hour = Duration::from_hours(1);
-    Config { history, keys, workers: Some(DAY), interval: hour, keys_interval: hour }
+    Config { history, keys, workers: Some(DAY), interval: hour, keys_interval: hour, lanes_interval: Duration::ZERO }
 }
 
 #[tokio::test]
@@ -142,6 +142,21 @@ async fn past_minutes_of_the_forecast_are_always_removed() {
 }
 
 #[tokio::test]
+async fn lanes_go_with_the_history_that_names_them() {
+    let harness = Harness::new();
+    let pruner = harness.pruner(config(Some(DAY), None));
+    harness.done(task().queue("empty")).await;
+    harness.submit(task().queue("waiting")).await;
+    harness.pass(DAY);
+    for _ in 0..3 {
+        assert_eq!(pruner.run_once().await.unwrap(), Report::default());
+    }
+    harness.pass(Duration::from_millis(1));
+    assert_eq!(pruner.run_once().await.unwrap(), Report { tasks: 1, lanes: 1, ..Report::default() });
+    assert_eq!(pruner.run_once().await.unwrap(), Report::default());
+}
+
+#[tokio::test]
 async fn the_pruner_removes_more_than_one_step_holds() {
     let harness = Harness::new();
     let mut tasks = Vec::new();
@@ -174,7 +189,7 @@ async fn the_pruner_removes_more_than_one_step_holds() {
 
 /// Counts the steps. Every scan takes two.
 #[derive(Default)]
-struct Counting(Mutex<[usize; 4]>);
+struct Counting(Mutex<[usize; 5]>);
 
 impl Counting {
     fn step(&self, kind: usize) -> Pruned {
@@ -187,7 +202,7 @@ impl Counting {
 #[async_trait]
 impl Upkeep for Counting {
     async fn prune(&self, what: Prunable, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
-        let kinds = [Prunable::History, Prunable::Keys, Prunable::Ledger, Prunable::Forecast];
+        let kinds = [Prunable::History, Prunable::Keys, Prunable::Ledger, Prunable::Forecast, Prunable::Lanes];
         Ok(self.step(kinds.iter().position(|kind| *kind == what).expect("nothing else is configured")))
     }
 
@@ -205,16 +220,16 @@ impl Upkeep for Counting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_are_scanned_less_often() {
+async fn keys_and_lanes_are_scanned_less_often() {
     let counting = Arc::new(Counting::default());
     let clock = Arc::new(ManualClock::new(START));
     let minute = Duration::from_mins(1);
-    let config =
-        Config { history: Some(DAY), keys: Some(DAY), workers: None, interval: minute, keys_interval: 10 * minute };
+    let (history, keys, keys_interval, lanes_interval) = (Some(DAY), Some(DAY), 10 * minute, 5 * minute);
+    let config = Config { history, keys, workers: None, interval: minute, keys_interval, lanes_interval };
     let pruner = Pruner::new(Arc::clone(&counting) as _, clock, config);
     // The paused clock jumps from timer to timer, up to this instant: between the last pass of the
     // first ten minutes and the next.
     let ended = tokio::time::timeout(9 * minute + minute / 2, pruner.run(CancellationToken::new())).await;
     assert!(ended.is_err(), "it runs until it is cancelled");
-    assert_eq!(*counting.0.lock(), [20, 2, 20, 20], "ten scans of everything, one of the keys");
+    assert_eq!(*counting.0.lock(), [20, 2, 20, 20, 4], "ten scans of everything, one of the keys, two of the lanes");
 }

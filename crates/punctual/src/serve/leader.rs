@@ -27,6 +27,8 @@ const CRON_WAITING_INTERVAL: Duration = Duration::from_millis(250);
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 /// The time between two scans of all idempotency keys.
 const KEYS_INTERVAL: Duration = Duration::from_hours(6);
+/// The time between two rounds over all lanes.
+const LANES_INTERVAL: Duration = Duration::from_hours(1);
 /// How long a pull worker is listed after it was last seen.
 const WORKER_RETENTION: Duration = Duration::from_hours(24);
 
@@ -118,6 +120,7 @@ fn pruner(parts: &NodeParts) -> Pruner {
         workers: Some(WORKER_RETENTION),
         interval: PRUNE_INTERVAL,
         keys_interval: KEYS_INTERVAL,
+        lanes_interval: LANES_INTERVAL,
     };
     Pruner::new(parts.database.clone(), Arc::clone(&parts.clock), config)
 }
