@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Fills a queue with tasks for `LANES` webhook targets, limits it, and times a batch and claims in
-//! it, and beside the batch the single submissions of another tenant. A directory that is named is
-//! emptied first.
+//! it, and beside the batch the single submissions of another tenant. At the end it takes two steps
+//! of the round that looks for empty lanes. A directory that is named is emptied first.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use punctual_core::lane::LaneId;
 use punctual_core::queues::{QueueChange, Settings};
 use punctual_core::store::{Claim, Claimant, Inserted, Store};
 use punctual_core::task::NewTask;
+use punctual_core::upkeep::Prunable;
 use punctual_store::postgres::{self, PostgresStore};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::task;
@@ -52,6 +53,8 @@ async fn main() {
     tell("claim of 1, limited", claim(&store, lane).await);
     tell("heads, all", time(async { store.heads(None, SystemClock.now(), usize::MAX).await.map(drop) }).await);
     tell("counts", time(async { store.counts().await.map(drop) }).await);
+    tell("a step over the lanes, first", prune(&store).await);
+    tell("a step over the lanes, another", prune(&store).await);
     store.close().await.expect("the store closes");
 }
 
@@ -60,12 +63,14 @@ async fn open(place: Option<String>) -> Arc<dyn Database> {
     if let Some(url) = place.as_ref().filter(|place| place.starts_with("postgres")) {
         let database = postgres::Migrator::connect(url).await.expect("the server answers");
         database.up(SystemClock.now()).await.expect("the schema is made");
-        let store = PostgresStore::connect(url, Arc::new(SystemClock), node, postgres::Options::default()).await;
+        let options = postgres::Options { tenant_lanes: u64::MAX, ..postgres::Options::default() };
+        let store = PostgresStore::connect(url, Arc::new(SystemClock), node, options).await;
         return Arc::new(store.expect("the store opens"));
     }
     let directory = place.map_or_else(|| std::env::temp_dir().join("punctual-limited-lanes"), PathBuf::from);
     std::fs::remove_dir_all(&directory).ok();
-    let store = SqliteStore::open(&directory, Arc::new(SystemClock), node, Options::default());
+    let options = Options { tenant_lanes: u64::MAX, ..Options::default() };
+    let store = SqliteStore::open(&directory, Arc::new(SystemClock), node, options);
     Arc::new(store.expect("the store opens"))
 }
 
@@ -87,6 +92,10 @@ async fn claim(store: &Arc<dyn Database>, lane: LaneId) -> Duration {
     let claimant = Claimant::Worker { name: "w".to_owned(), lease_millis: 60_000, due_by: None };
     let claim = Claim { lanes: vec![(lane, 1)], limit: 1, claimant };
     time(store.claim(vec![claim])).await
+}
+
+async fn prune(store: &Arc<dyn Database>) -> Duration {
+    time(store.prune(Prunable::Lanes, SystemClock.now(), 100)).await
 }
 
 async fn time<T, E: std::fmt::Debug>(call: impl Future<Output = Result<T, E>>) -> Duration {

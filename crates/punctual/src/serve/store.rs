@@ -32,7 +32,8 @@ pub async fn open(config: &Config, node: NodeId) -> anyhow::Result<OpenStore> {
     match &config.store {
         StoreChoice::Sqlite => {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-            let store = SqliteStore::open(&config.data, Arc::clone(&clock), node, sqlite::Options::default())?;
+            let options = sqlite::Options { tenant_lanes: config.limits.tenant_lanes, ..Default::default() };
+            let store = SqliteStore::open(&config.data, Arc::clone(&clock), node, options)?;
             Ok(OpenStore {
                 clock,
                 // The wall clock is the store's clock.
@@ -56,7 +57,8 @@ async fn open_postgres(config: &Config, url: &SecretUrl, node: NodeId) -> anyhow
     }
     let standby = |url: &SecretUrl| ReadStore { url: url.expose().to_owned(), max_lag: config.read_store_lag };
     let read_store = config.read_store.as_ref().map(standby);
-    let options = postgres::Options { read_store, ..postgres::Options::default() };
+    let tenant_lanes = config.limits.tenant_lanes;
+    let options = postgres::Options { read_store, tenant_lanes, ..postgres::Options::default() };
     let options = options.with_connections(config.store_connections);
     let store = PostgresStore::connect(url.expose(), Arc::clone(&clock), node, options).await?;
     Ok(OpenStore {

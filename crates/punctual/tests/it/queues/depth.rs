@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::{count, get, put};
 use crate::it::cluster::Cluster;
-use crate::it::world::{Caller, SOON, array, shared};
+use crate::it::world::{Caller, SOON, World, array, shared};
 
 #[tokio::test]
 async fn a_full_queue_refuses_with_retry_after() {
@@ -32,6 +32,29 @@ async fn a_full_queue_refuses_with_retry_after() {
     caller.api.post("/v1/tasks", &task).await.problem_code(429, "queue_full");
     caller.report("complete", &lease, json!({})).await.expect(200);
     caller.submit(task).await;
+}
+
+#[tokio::test]
+async fn a_tenant_with_too_many_lanes_is_told_what_to_do() {
+    let world = World::start_with(|serve| serve.setting("LIMITS__TENANT_LANES", "2")).await;
+    let caller = world.caller();
+    let task = |kind: &str| json!({"type": kind, "queue": "q"});
+    caller.submit(task("a")).await;
+    let tasks = json!([task("b"), task("c"), task("a"), {"type": "a", "queue": "q", "depends_on": [1]}]);
+    let answer = caller.api.post("/v1/tasks/batch", &json!({"tasks": tasks})).await.expect(200).clone();
+    let summary = |item: &Value| (item["status"].clone(), item["error"]["code"].clone());
+    let stored = (json!(201), json!(null));
+    let refused = (json!(429), json!("quota_exceeded"));
+    assert_eq!(
+        array(&answer["items"]).iter().map(summary).collect::<Vec<_>>(),
+        [stored.clone(), refused.clone(), stored, refused]
+    );
+    let refused = caller.api.post("/v1/tasks", &task("c")).await;
+    let detail = refused.problem_code(429, "quota_exceeded")["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(detail.contains("has 2 combinations") && detail.contains("limits.tenant_lanes"), "{detail}");
+    assert_eq!(refused.header("retry-after"), Some("60"));
+    caller.submit(task("b")).await;
+    caller.of_tenant("other").submit(task("c")).await;
 }
 
 /// A retry can succeed for both.
