@@ -1,11 +1,13 @@
 //! Lanes that are removed while other nodes know them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::{Inserted, Store};
 use punctual_core::upkeep::{Prunable, Pruned, Upkeep};
+use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, at, task};
 use punctual_testkit::postgres::connect;
 
@@ -13,6 +15,8 @@ use super::{Fixture, Options, PostgresStore, complete, insert, lease, open};
 
 /// More than any of the rounds here needs.
 const LIMIT: usize = 100;
+
+const SOON: Duration = Duration::from_secs(20);
 
 /// One round of a few lanes.
 async fn prune(store: &PostgresStore) -> u64 {
@@ -85,6 +89,28 @@ async fn no_lane_is_removed_while_tasks_come() {
     client.batch_execute("COMMIT").await.unwrap();
     assert_eq!(prune(&fixture.store).await, 0, "it was used meanwhile");
     assert_eq!(prune(&fixture.store).await, 1);
+    fixture.assert_lanes().await;
+}
+
+/// Without its lock an insert would see the lane that is about to go.
+#[tokio::test]
+async fn an_insert_waits_for_a_removal_under_way() {
+    let fixture = Fixture::open().await;
+    let before = fixture.insert(task()).await;
+    let running = fixture.lease(&before, 1).await.pop().unwrap();
+    assert!(complete(&fixture.store, &running).await);
+    let client = connect(&fixture.url).await;
+    client.batch_execute("SET search_path = punctual; BEGIN; LOCK TABLE lanes IN EXCLUSIVE MODE").await.unwrap();
+    client.batch_execute("DELETE FROM counts; DELETE FROM lanes").await.unwrap();
+    let store = fixture.store.clone();
+    let inserting = tokio::spawn(async move { insert(&store, task()).await });
+    eventually("the insert waits", SOON, async || {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'lanes'::regclass";
+        if fixture.number(waiting).await == 1 { Ok(()) } else { Err("nobody waits".to_owned()) }
+    })
+    .await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_ne!(inserting.await.unwrap().lane.id, before.lane.id);
     fixture.assert_lanes().await;
 }
 
