@@ -27,9 +27,9 @@ pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec
     let put_off: HashSet<TaskId> = others.into_iter().map(|(task, _)| task.id).collect();
     let stored = if some.is_empty() { Vec::new() } else { depth::insert(writer, &some, &put_off).await? };
     let mut stored = stored.into_iter();
-    let answer = |has_lane: bool| match has_lane {
-        true => stored.next().ok_or_else(|| Fault::Corrupt("an insert did not answer for every task".to_owned())),
-        false => Ok(Inserted::TooManyLanes(most)),
+    let unanswered = || Fault::Corrupt("an insert did not answer for every task".to_owned());
+    let answer = |has_lane: bool| {
+        if has_lane { stored.next().ok_or_else(unanswered) } else { Ok(Inserted::TooManyLanes(most)) }
     };
     has_lane.into_iter().map(answer).collect()
 }
