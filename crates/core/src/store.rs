@@ -13,9 +13,9 @@
 //! - `insert_knows_the_digests_of_earlier_builds`: a key whose stored digest is the `earlier` one
 //!   of a submission gives the first task again.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
-//! - `insert_bounds_the_lanes_of_a_tenant`: a task that needs one more lane than its tenant may have
-//!   gives [`Inserted::TooManyLanes`] and is not stored. Tasks of its existing lanes and of other
-//!   tenants are.
+//! - `insert_bounds_the_lanes_of_a_tenant`: a task that needs one more lane than its tenant may
+//!   have gives [`Inserted::TooManyLanes`] and is not stored. Tasks of its existing lanes and of
+//!   other tenants are.
 //! - `claim_takes_what_is_due_in_order`: by due instant, then in order of submission. Lanes are
 //!   visited in the order given, and no limit is exceeded.
 //! - `claim_is_bounded_in_bytes`: it stops at

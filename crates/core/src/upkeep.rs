@@ -74,8 +74,8 @@
 //!   round ends when a step says that there is no more.
 //! - `lanes_in_use_are_kept`: those with a live task, with one since the last round, and those that
 //!   a finished task names, as long as it can be read.
-//! - `a_removed_lane_is_made_again`: by the next task that needs it, also in a process that has used
-//!   the lane before. Nothing is refused or lost.
+//! - `a_removed_lane_is_made_again`: by the next task that needs it, also in a process that has
+//!   used the lane before. Nothing is refused or lost.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! Decides which lanes are removed: those that are empty and that nothing names. Pure; the pruning of
-//! both stores calls it.
+//! Decides which lanes are removed: those that are empty and that nothing names. Pure; the pruning
+//! of both stores calls it.
 //!
 //! The leader visits all lanes in rounds. A lane without tasks is *marked*: its counts are removed,
 //! and the lane keeps when that was. Every later task in the lane writes counts again, in its own
 //! transaction. So a marked lane without counts was not used since, and nothing else has to be
-//! written when tasks come and go. The next round removes such a lane, if no finished task names it.
+//! written when tasks come and go. The next round removes such a lane, if no finished task names
+//! it.
 //!
 //! Finished tasks have no index by lane. But all those of a lane that is empty are as old as its
 //! mark. So it is enough to know the lanes of the oldest ones ([`NamedLanes`]).
@@ -52,8 +53,9 @@ pub(crate) struct LanePlan {
 }
 
 impl LanePlan {
-    /// Plans for a page of lanes, in their order. It removes at most `limit` of them, and leaves the
-    /// lanes behind those to the next step. A page with fewer than `page_size` lanes is the last.
+    /// Plans for a page of lanes, in their order. It removes at most `limit` of them, and leaves
+    /// the lanes behind those to the next step. A page with fewer than `page_size` lanes is the
+    /// last.
     pub(crate) fn new(page: &[VisitedLane], page_size: usize, named: &NamedLanes, limit: usize) -> Self {
         let mut plan = Self::default();
         let mut last = None;

@@ -190,8 +190,8 @@ impl<'k> MissingLanes<'k> {
         self.keys.values().map(|(digest, _)| digest.as_slice()).collect()
     }
 
-    /// Makes the lanes, the first of each tenant up to `tenant_max` lanes in all. The others are not
-    /// looked for any more.
+    /// Makes the lanes, the first of each tenant up to `tenant_max` lanes in all. The others are
+    /// not looked for any more.
     async fn make(&mut self, session: &Session, tenant_max: i64) -> Result<(), Fault> {
         let keys: Vec<&LaneKey> = self.keys.values().map(|(_, key)| *key).collect();
         let texts = |part: fn(&LaneKey) -> &str| keys.iter().map(|key| part(key)).collect::<Vec<&str>>();

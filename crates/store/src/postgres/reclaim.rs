@@ -1,9 +1,9 @@
 //! Removes lanes that are empty and that nothing names (`lane_reclaim.rs` decides), in small steps.
 //!
-//! A mark is an instant: all tasks of a lane that is empty finished before it, apart from the errors
-//! of clocks. So they are in the months up to it, or in no month. Once those months are dropped,
-//! nothing names the lane. Two leaders at once do no harm: `lanes_remove` compares the mark, and
-//! excludes the transactions that put tasks into lanes (`lanes.rs`).
+//! A mark is an instant: all tasks of a lane that is empty finished before it, apart from the
+//! errors of clocks. So they are in the months up to it, or in no month. Once those months are
+//! dropped, nothing names the lane. Two leaders at once do no harm: `lanes_remove` compares the
+//! mark, and excludes the transactions that put tasks into lanes (`lanes.rs`).
 
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;

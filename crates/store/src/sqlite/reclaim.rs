@@ -1,8 +1,8 @@
 //! Removes lanes that are empty and that nothing names (`lane_reclaim.rs` decides), in small steps.
 //!
-//! A mark is the number of the last task: all tasks of a lane that is empty have smaller numbers, and
-//! the history is in the order of the numbers. A reader looks, and the writer changes only what is
-//! still so. The history of a marked lane can only shrink, so what the reader found of it holds.
+//! A mark is the number of the last task: all tasks of a lane that is empty have smaller numbers,
+//! and the history is in the order of the numbers. A reader looks, and the writer changes only what
+//! is still so. The history of a marked lane can only shrink, so what the reader found of it holds.
 
 use punctual_core::store::StoreError;
 use punctual_core::upkeep::Pruned;
