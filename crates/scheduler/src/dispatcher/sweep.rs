@@ -93,7 +93,7 @@ impl Sweep {
     }
 
     /// Whether a sweep that was asked for has not read every lane yet: there may be due tasks that
-    /// nobody knows of. If it is asked for again and again, nobody waits for longer than two rounds.
+    /// nobody knows of. If it is asked for again and again, nobody waits longer than two rounds.
     pub fn is_incomplete(&self) -> bool {
         self.urgency.as_ref().is_some_and(|urgency| urgency.rounds < 2)
     }
