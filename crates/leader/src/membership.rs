@@ -19,45 +19,50 @@ pub type Skew = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// count this node as dead.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The shortest time between two records.
+const INTERVAL_MIN: Duration = Duration::from_millis(200);
+
 /// How steadily this node's own presence was recorded. A node that was cut off must not declare
 /// others dead that were cut off for the same reason and are not back yet.
 #[derive(Debug)]
 pub struct OwnPresence {
     lease: Duration,
-    /// Records that are further apart are not steady.
-    gap: Duration,
     records: Mutex<Option<SteadyRecords>>,
 }
 
-/// Records without a gap: the first and the last.
+/// Records without a gap.
 #[derive(Clone, Copy, Debug)]
 struct SteadyRecords {
     first: Instant,
     last: Instant,
+    /// If the next record comes later than this, they are not steady.
+    gap: Duration,
 }
 
 impl OwnPresence {
-    /// A node that was not recorded yet. Nodes record their presence every `renewal`, and are dead
-    /// after a silence of `lease`. Other nodes may need longer to return than this node, so a gap
-    /// begins well before that.
-    pub fn new(lease: Duration, renewal: Duration) -> Self {
-        Self { lease, gap: renewal + lease / 6, records: Mutex::new(None) }
+    /// A node that was not recorded yet, and is dead after a silence of `lease`.
+    pub fn new(lease: Duration) -> Self {
+        Self { lease, records: Mutex::new(None) }
     }
 
-    /// Whether the node was recorded steadily for its whole lease, and for that of another node if
-    /// that is longer, so that the other one was recorded too if it lives.
+    /// Whether this node was recorded steadily for as long as the lease of another node, or its own
+    /// if that one names none: so that the other one was recorded too if it lives.
     pub fn is_steady_for(&self, other: Option<Duration>) -> bool {
-        let (now, lease) = (Instant::now(), other.unwrap_or_default().max(self.lease));
-        let is_steady = |records: SteadyRecords| now - records.last <= self.gap && now - records.first >= lease;
+        let (now, lease) = (Instant::now(), other.unwrap_or(self.lease));
+        let is_steady = |records: SteadyRecords| {
+            let sees_shorter_cuts = other.is_none_or(|other| records.gap < other);
+            sees_shorter_cuts && now - records.last <= records.gap && now - records.first >= lease
+        };
         self.records.lock().is_some_and(is_steady)
     }
 
-    /// Notes that the registry has recorded this node.
-    pub fn recorded(&self) {
+    /// Notes that the registry has recorded this node; the next record is due in `interval`. Other
+    /// nodes may need longer to return than this node, so a gap begins soon after that.
+    pub fn recorded(&self, interval: Duration) {
         let now = Instant::now();
         let mut records = self.records.lock();
-        let first = records.filter(|records| now - records.last <= self.gap).map_or(now, |records| records.first);
-        *records = Some(SteadyRecords { first, last: now });
+        let first = records.filter(|records| now - records.last <= records.gap).map_or(now, |records| records.first);
+        *records = Some(SteadyRecords { first, last: now, gap: interval * 3 / 2 });
     }
 }
 
@@ -71,8 +76,9 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Records `me` every `interval`. The registry fills in its instants, and `skew` is measured
-    /// each time. `own` is notified of every record.
+    /// Records `me` every `interval`, or three times in the lease of another node if that is
+    /// shorter. The registry fills in its instants, and `skew` is measured each time. `own` is
+    /// notified of every record.
     pub fn new(
         registry: Arc<dyn Registry>,
         me: NodePresence,
@@ -88,9 +94,10 @@ impl Membership {
         let mut others = OtherNodes::default();
         while !shutdown.is_cancelled() {
             let sighting = NodePresence { skew_millis: (self.skew)(), ..self.me.clone() };
-            let mut pause = self.interval;
+            let mut pause = others.shortest_lease.map_or(self.interval, |lease| self.interval.min(lease / 3));
+            pause = pause.max(INTERVAL_MIN.min(self.interval));
             match self.registry.record_node(sighting).await {
-                Ok(()) => self.own.recorded(),
+                Ok(()) => self.own.recorded(pause),
                 Err(error) => {
                     tracing::warn!(error = %error, "cannot record this node's presence; retrying within a second");
                     pause = pause.min(RETRY_PAUSE_MAX);
@@ -112,7 +119,10 @@ impl Membership {
 
 /// The other nodes, as of the last read.
 #[derive(Default)]
-struct OtherNodes(Option<HashMap<NodeId, String>>);
+struct OtherNodes {
+    names: Option<HashMap<NodeId, String>>,
+    shortest_lease: Option<Duration>,
+}
 
 impl OtherNodes {
     /// Logs which nodes joined and left since the last read; returns how many of each. The first
@@ -120,7 +130,8 @@ impl OtherNodes {
     fn take_in(&mut self, nodes: impl Iterator<Item = NodePresence>) -> (usize, usize) {
         let now: HashMap<NodeId, NodePresence> = nodes.map(|node| (node.id, node)).collect();
         let names = now.iter().map(|(id, node)| (*id, node.name.clone())).collect();
-        let Some(before) = self.0.replace(names) else { return (0, 0) };
+        self.shortest_lease = now.values().filter_map(|node| node.lease).min();
+        let Some(before) = self.names.replace(names) else { return (0, 0) };
         let (mut came, mut gone) = (0, 0);
         for node in now.values().filter(|node| !before.contains_key(&node.id)) {
             came += 1;
@@ -145,23 +156,38 @@ mod tests {
 
     async fn record_for(own: &OwnPresence, times: u32) {
         for _ in 0..times {
-            own.recorded();
+            own.recorded(RENEWAL);
             tokio::time::advance(RENEWAL).await;
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn presence_is_steady_after_a_lease_without_a_gap() {
-        let own = OwnPresence::new(LEASE, RENEWAL);
+        let own = OwnPresence::new(LEASE);
         assert!(!own.is_steady_for(None));
         record_for(&own, 2).await;
         assert!(!own.is_steady_for(None), "two thirds of a lease are not enough");
         record_for(&own, 1).await;
         assert!(own.is_steady_for(None));
-        assert!(own.is_steady_for(Some(RENEWAL)), "its own lease is longer");
+        assert!(!own.is_steady_for(Some(RENEWAL)), "it is recorded too seldom to judge such a node");
         assert!(!own.is_steady_for(Some(2 * LEASE)), "a node with a longer lease may take longer to return");
         record_for(&own, 3).await;
         assert!(own.is_steady_for(Some(2 * LEASE)));
+    }
+
+    /// A node whose lease is shorter is judged by that, once this node is recorded as often.
+    #[tokio::test(start_paused = true)]
+    async fn a_shorter_lease_is_judged_by_more_records() {
+        let (own, other) = (OwnPresence::new(LEASE), Duration::from_secs(3));
+        for _ in 0..3 {
+            assert!(!own.is_steady_for(Some(other)));
+            own.recorded(other / 3);
+            tokio::time::advance(other / 3).await;
+        }
+        assert!(own.is_steady_for(Some(other)));
+        assert!(!own.is_steady_for(None), "not for as long as its own lease");
+        tokio::time::advance(other / 3).await;
+        assert!(!own.is_steady_for(Some(other)), "its last record is too old");
     }
 
     #[test]
@@ -185,11 +211,14 @@ mod tests {
         assert_eq!(logged(&[2, 3, 4]), (0, 0), "once");
         assert_eq!(logged(&[]), (0, 3));
         assert_eq!(logged(&[1]), (1, 0), "it is back");
+        let short = |seconds| NodePresence { lease: Some(Duration::from_secs(seconds)), ..node(seconds) };
+        others.take_in([node(1), short(9), short(4)].into_iter());
+        assert_eq!(others.shortest_lease, Some(Duration::from_secs(4)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_gap_restarts_the_lease() {
-        let own = OwnPresence::new(LEASE, RENEWAL);
+        let own = OwnPresence::new(LEASE);
         record_for(&own, 4).await;
         tokio::time::advance(RENEWAL).await;
         assert!(!own.is_steady_for(None), "its last record is too old");

@@ -50,7 +50,7 @@ impl Harness {
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let store = Arc::new(store.unwrap());
         // A presence that is steady from the first record on.
-        let presence = (!alone).then(|| Arc::new(OwnPresence::new(Duration::ZERO, Duration::from_hours(1))));
+        let presence = (!alone).then(|| Arc::new(OwnPresence::new(Duration::ZERO)));
         let config = Config {
             interval: Duration::from_secs(1),
             lost_after: Duration::from_mins(1),
@@ -97,7 +97,7 @@ impl Harness {
     async fn record_presence(&self, node: NodeId) {
         self.store.record_node(node_presence(node)).await.unwrap();
         if let Some(presence) = self.presence.as_ref().filter(|_| node == NODE) {
-            presence.recorded();
+            presence.recorded(Duration::from_hours(1));
         }
     }
 }
@@ -287,14 +287,15 @@ async fn a_node_is_dead_by_its_own_lease() {
     let harness = Harness::new(false);
     let (quick, patient) = (NodeId::new(3), NodeId::new(4));
     let leased = |id, lease| NodePresence { lease: Some(lease), ..node_presence(id) };
-    harness.store.record_node(leased(quick, Duration::from_millis(10))).await.unwrap();
+    harness.store.record_node(leased(quick, Duration::from_secs(1))).await.unwrap();
     harness.store.record_node(leased(patient, Duration::from_mins(5))).await.unwrap();
     harness.record_presence(DEAD).await;
     let known = async || harness.store.nodes().await.unwrap().iter().map(|node| node.id).collect::<Vec<_>>();
-    harness.clock.advance_millis(11);
+    harness.clock.advance_millis(1_001);
+    harness.record_presence(NODE).await;
     // This node has to be steady for that long too.
-    eventually("the node with the short lease is removed", Duration::from_secs(10), async || {
-        harness.record_presence(NODE).await;
+    eventually("the node with the short lease is removed", Duration::from_secs(20), async || {
+        harness.presence.as_ref().unwrap().recorded(Duration::from_millis(600));
         if harness.reap().await.removed_nodes == 1 { Ok(()) } else { Err("it is not".to_owned()) }
     })
     .await;
@@ -376,7 +377,7 @@ async fn a_node_records_its_presence_with_its_clock_skew() {
     let harness = Harness::new(false);
     let skew = Arc::new(|| -250);
     let me = node_presence(NODE);
-    let presence = Arc::new(OwnPresence::new(Duration::ZERO, Duration::from_hours(1)));
+    let presence = Arc::new(OwnPresence::new(Duration::ZERO));
     let often = Duration::from_millis(10);
     let membership = Membership::new(Arc::clone(&harness.store) as _, me.clone(), skew, often, Arc::clone(&presence));
     let stop = CancellationToken::new();

@@ -91,7 +91,7 @@ impl NodeParts {
             circuits: Arc::new(circuits(&config, database.clone())),
             queue_cache: QueueCache::default(),
             owned: Arc::new(OwnedPartitions::nothing(config.scheduler.partitions)),
-            own_presence: Arc::new(OwnPresence::new(config.leader.lease, config.leader.renewal)),
+            own_presence: Arc::new(OwnPresence::new(config.leader.lease)),
             targets: Arc::new(targets(&config)),
             waits: Arc::default(),
             webhooks: webhooks(&config)?,
