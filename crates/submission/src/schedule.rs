@@ -117,7 +117,7 @@ impl ScheduleValidator<'_> {
         {
             faults.add("/ends_at", "must not be before starts_at");
         }
-        let pattern = pattern(faults, new, starts_at.unwrap_or(self.created_at));
+        let pattern = pattern(faults, new, starts_at, self.created_at);
         let zone = match new.timezone.as_deref().map(Zone::named).transpose() {
             Ok(zone) => zone.unwrap_or_default(),
             Err(fault) => {
@@ -180,7 +180,12 @@ impl ScheduleValidator<'_> {
 }
 
 /// The pattern; none only with a fault.
-fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<Pattern> {
+fn pattern(
+    faults: &mut Faults,
+    new: &NewSchedule,
+    starts_at: Option<Timestamp>,
+    created_at: Timestamp,
+) -> Option<Pattern> {
     match (&new.cron, new.interval_seconds) {
         (Some(_), Some(_)) => {
             faults.add("/interval_seconds", "must not be given together with cron");
@@ -197,7 +202,9 @@ fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<
         (None, Some(every)) => {
             // A value that is no duration is out of range too.
             let millis = every.to_millis_within(0, u64::MAX).unwrap_or(0);
-            let interval = Interval::new(millis, anchor);
+            // It counts from `starts_at`, and has no instant before the schedule was there.
+            let interval = Interval::new(millis, starts_at.unwrap_or(created_at));
+            let interval = interval.map(|interval| interval.starting_after(created_at));
             interval.map_err(|fault| faults.add("/interval_seconds", fault.to_string())).ok().map(Pattern::Interval)
         }
     }

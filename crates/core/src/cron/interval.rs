@@ -31,9 +31,15 @@ struct Raw {
 pub struct IntervalError;
 
 impl Interval {
-    /// Every `millis` from `anchor` on (`starts_at`, or else the schedule's creation).
+    /// Every `millis` from `anchor` on.
     pub const fn new(millis: u64, anchor: Timestamp) -> Result<Self, IntervalError> {
         if MIN_MILLIS <= millis && millis <= MAX_MILLIS { Ok(Self { millis, anchor }) } else { Err(IntervalError) }
+    }
+
+    /// The same instants, but none up to `instant`.
+    #[must_use]
+    pub fn starting_after(self, instant: Timestamp) -> Self {
+        Self { anchor: self.next_after(instant).unwrap_or(Timestamp::MAX), ..self }
     }
 
     /// Its length.

@@ -97,8 +97,24 @@ async fn an_interval_begins_when_its_schedule_does() {
         assert_eq!(millis("next_run_at") - millis("created_at"), 60_000, "{made}");
         let id = made["schedule_id"].as_str().unwrap();
         let path = format!("/v1/schedules/{id}/preview?count=1&from=2020-01-01T00:00:00Z");
-        assert_eq!(world.get(&path).await["items"][0]["run_at"], made["created_at"], "nothing before it");
+        assert_eq!(world.get(&path).await["items"][0]["run_at"], made["next_run_at"], "nothing before it");
     }
+}
+
+/// It counts from then, and the instants before the schedule was there are none of its own.
+#[tokio::test]
+async fn an_interval_may_count_from_the_past() {
+    let world = World::new();
+    let interval =
+        json!({"name": "a", "interval_seconds": 60, "starts_at": "2026-05-21T17:59:20Z", "task": {"type": "t"}});
+    let made = world.send("POST", "/v1/schedules", Some(interval)).await.expect(201);
+    assert_eq!(made["next_run_at"], "2026-05-22T18:00:20.000Z", "{made}");
+    let path = format!("/v1/schedules/{}", made["schedule_id"].as_str().unwrap());
+    let page = world.get(&format!("{path}/preview?count=1&from=2026-05-21T18:00:00Z")).await;
+    assert_eq!(page["items"][0]["run_at"], made["next_run_at"]);
+    let past = json!({"from": "2026-05-22T17:00:00Z", "to": "2026-05-22T17:10:00Z"});
+    let backfill = world.send("POST", &format!("{path}/backfill"), Some(past)).await.expect(202);
+    assert_eq!(backfill["instants"], 0, "{backfill}");
 }
 
 #[tokio::test]

@@ -199,10 +199,8 @@ async fn a_backfill_does_not_repeat_instants_that_ran() {
 async fn a_large_backfill_is_done_in_parts() {
     let world = World::start().await;
     let caller = world.caller();
-    let wanted = yearly("s", json!({"overlap_policy": "allow_all"}));
-    let made =
-        create(&caller, &merged(wanted, json!({"interval_seconds": 60, "starts_at": written(in_seconds(-300_000.0))})))
-            .await;
+    let minutely = json!({"cron": "* * * * *", "interval_seconds": null, "starts_at": null});
+    let made = create(&caller, &yearly("s", merged(minutely, json!({"overlap_policy": "allow_all"})))).await;
     let range = json!({"from": written(in_seconds(-150_000.0)), "to": written(in_seconds(-60.0))});
     let asked =
         caller.api.post(&path(&made, "/backfill"), &range).await.expect(202)["instants"].as_u64().expect("a number");
