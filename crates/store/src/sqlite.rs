@@ -246,7 +246,13 @@ impl SqliteStore {
         options: Options,
     ) -> Result<Self, OpenError> {
         let path = directory.as_ref();
-        Self::open_directory(path, clock, node, options).map_err(|error| error.or_full(path))
+        let store = Self::open_directory(path, clock, node, options).map_err(|error| error.or_full(path))?;
+        // Its log may have room left, so that it opens all the same.
+        if directory::is_full(path) {
+            warn!(path = %path.display(), "the disk of the data directory is full: free some space; until then the \
+                server refuses tasks that have no room");
+        }
+        Ok(store)
     }
 
     fn open_directory(

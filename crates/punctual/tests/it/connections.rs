@@ -29,7 +29,7 @@ async fn a_node_without_its_connections_does_not_join() {
     let first = serve(&home, &url).start().await;
     first.until_logged(&["no room for another node", "max_connections=25"]).await;
     let refused = serve(&home, &url).fail(SOON).await.stderr;
-    assert!(refused.contains("has no room for the 14 connections of this node"), "{refused}");
+    assert!(refused.contains("has no room for the 15 connections of this node"), "{refused}");
     assert!(refused.contains("lower store_connections on every node"), "{refused}");
     // The first node works on.
     caller_of(&first).submit_id(json!({"type": "t", "queue": "q"})).await;
@@ -68,12 +68,14 @@ async fn pgbouncer_in_session_mode_carries_a_node() {
 }
 
 #[tokio::test]
-async fn pgbouncer_in_transaction_mode_is_refused() {
+async fn pgbouncer_without_sessions_is_refused() {
     let postgres = Postgres::start().await;
-    let pooler = postgres.pgbouncer("transaction", 20).await;
     let (home, url) = (home(), postgres.create_database().await);
-    let refused = serve(&home, &pooler.url(name_of(&url))).fail(SOON).await.stderr;
-    assert!(refused.contains("set pool_mode=session for this database"), "{refused}");
+    for mode in ["transaction", "statement"] {
+        let pooler = postgres.pgbouncer(mode, 20).await;
+        let refused = serve(&home, &pooler.url(name_of(&url))).fail(SOON).await.stderr;
+        assert!(refused.contains("set pool_mode=session for this database"), "{mode}: {refused}");
+    }
     let tables =
         punctual_testkit::postgres::execute(&url, "SELECT count(*) FROM pg_namespace WHERE nspname = 'punctual'").await;
     assert_eq!(tables, [[Some("0".to_owned())]], "nothing was migrated");

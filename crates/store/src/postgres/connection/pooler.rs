@@ -1,8 +1,9 @@
 //! Refuses a pooler that does not keep a session on one connection of the server.
 //!
 //! The store needs sessions: prepared statements, settings and notifications. PgBouncer keeps them
-//! in session mode; in transaction mode it gives each transaction any connection.
+//! in session mode; in transaction or statement mode it gives each of these any connection.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{Address, ConnectError};
@@ -22,8 +23,12 @@ pub(crate) async fn refuse_shared_sessions(address: &Address, client: &Client) -
         drop(connection.await);
     });
     for number in 0..TRIES {
-        let kept = keeps_its_setting(client, &other, number).await;
-        if !kept.map_err(|error| fault(error.into()))? {
+        let kept = match keeps_its_setting(client, &other, number).await {
+            // In statement mode there are no transactions.
+            Err(error) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => Ok(false),
+            kept => kept.map_err(|error| fault(error.into())),
+        };
+        if !kept? {
             driver.abort();
             return Err(ConnectError::TransactionPooling { server: address.to_string() });
         }

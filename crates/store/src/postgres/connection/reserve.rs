@@ -11,17 +11,18 @@ use super::{Address, ConnectError, Session};
 use crate::postgres::fault::Fault;
 use crate::postgres::statements::Sql;
 
-/// Opens this many sessions, or none.
+/// Opens this many sessions, or none. The node has one already, that of its clock.
 pub(crate) async fn open_all(address: &Address, count: usize) -> Result<Vec<Session>, ConnectError> {
+    let needed = count + 1;
     let mut opening = JoinSet::new();
     for _ in 0..count {
         let address = address.clone();
         opening.spawn(async move { Session::open(&address, &[]).await });
     }
     let opened: Result<Vec<Session>, Fault> = opening.join_all().await.into_iter().collect();
-    let sessions = opened.map_err(|fault| refusal(address, count, fault))?;
+    let sessions = opened.map_err(|fault| refusal(address, needed, fault))?;
     if let Some(session) = sessions.first() {
-        warn_of_scarcity(session, count).await;
+        warn_of_scarcity(session, needed).await;
     }
     Ok(sessions)
 }

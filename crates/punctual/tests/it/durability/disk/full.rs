@@ -138,6 +138,7 @@ async fn a_disk_without_a_free_byte_refuses_writes() {
     match disk.serve().try_start(AT_ONCE).await {
         Err(exit) => expect_refusal(&exit, &["is full: free some space"]),
         Ok(mut server) => {
+            assert!(server.log().contains("is full: free some space"), "{}", server.log());
             let caller = caller_of(&server);
             caller.api.post("/v1/tasks", &large("q")).await.problem_code(503, "store_full");
             assert_eq!(caller.task(&waiting).await["status"], "RUNNING");
