@@ -20,6 +20,8 @@ use crate::state::Api;
 
 /// How often the loop reads.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it reads until it has found its own node, which is recorded when it starts.
+const FIRST_WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a read may take before the last one is shown instead.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -68,11 +70,13 @@ async fn ask(api: &Api) -> Result<ClusterSnapshot, StoreError> {
 /// Keeps the last snapshot fresh until `stop`.
 pub async fn watch(api: Api, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        // If it fails, the last snapshot stays, and whoever asks is told its age.
-        drop(read(&api).await);
+        // If it fails, the last snapshot stays, and is shown with its age.
+        let found = read(&api).await;
+        let is_known = found.is_ok_and(|(snapshot, _)| snapshot.nodes.iter().any(|node| node.id == api.node));
+        let pause = if is_known { WATCH_INTERVAL } else { FIRST_WATCH_INTERVAL };
         tokio::select! {
             () = stop.cancelled() => {}
-            () = tokio::time::sleep(WATCH_INTERVAL) => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }

@@ -75,7 +75,7 @@ fn authority<B>(request: &Request<B>) -> Result<Option<Authority>, Problem> {
         };
     };
     match (parse_host(host), target) {
-        (None, _) => malformed("the Host must be a host and a port"),
+        (None, _) => malformed("the Host must be a host, with or without a port"),
         (Some(host), Some(target)) if host != *target => malformed("the request names two hosts"),
         (host, _) => Ok(host),
     }
