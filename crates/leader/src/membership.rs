@@ -94,8 +94,7 @@ impl Membership {
         let mut others = OtherNodes::default();
         while !shutdown.is_cancelled() {
             let sighting = NodePresence { skew_millis: (self.skew)(), ..self.me.clone() };
-            let mut pause = others.shortest_lease.map_or(self.interval, |lease| self.interval.min(lease / 3));
-            pause = pause.max(INTERVAL_MIN.min(self.interval));
+            let mut pause = others.interval(self.interval);
             match self.registry.record_node(sighting).await {
                 Ok(()) => self.own.recorded(pause),
                 Err(error) => {
@@ -103,15 +102,17 @@ impl Membership {
                     pause = pause.min(RETRY_PAUSE_MAX);
                 }
             }
+            let recorded_at = Instant::now();
             // During the pause, so that it does not delay the next record.
-            let read_others = async {
+            let rest = async {
                 if let Ok(Ok(nodes)) = tokio::time::timeout(pause, self.registry.nodes()).await {
                     others.take_in(nodes.into_iter().filter(|node| node.id != self.me.id));
                 }
+                tokio::time::sleep_until(recorded_at + others.interval(self.interval).min(pause)).await;
             };
             tokio::select! {
                 () = shutdown.cancelled() => {}
-                _ = async { tokio::join!(tokio::time::sleep(pause), read_others) } => {}
+                () = rest => {}
             }
         }
     }
@@ -125,6 +126,11 @@ struct OtherNodes {
 }
 
 impl OtherNodes {
+    /// How often to record a node that should be recorded every `own` beside these.
+    fn interval(&self, own: Duration) -> Duration {
+        self.shortest_lease.map_or(own, |lease| (lease / 3).max(INTERVAL_MIN).min(own))
+    }
+
     /// Logs which nodes joined and left since the last read; returns how many of each. The first
     /// read logs nothing.
     fn take_in(&mut self, nodes: impl Iterator<Item = NodePresence>) -> (usize, usize) {
@@ -213,7 +219,8 @@ mod tests {
         assert_eq!(logged(&[1]), (1, 0), "it is back");
         let short = |seconds| NodePresence { lease: Some(Duration::from_secs(seconds)), ..node(seconds) };
         others.take_in([node(1), short(9), short(4)].into_iter());
-        assert_eq!(others.shortest_lease, Some(Duration::from_secs(4)));
+        let every = |seconds| others.interval(Duration::from_secs(seconds)).as_millis();
+        assert_eq!((every(10), every(1)), (1_333, 1_000));
     }
 
     #[tokio::test(start_paused = true)]

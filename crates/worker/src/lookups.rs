@@ -4,7 +4,7 @@
 //! it. So it gets a part of the runtime's blocking threads only, and a tenant gets a share of
 //! what is free there: names that hang take nothing from batches and forecasts, nor from the names
 //! of other tenants. [`guard`](crate::guard) asks, and judges the addresses. Invariant: a name is
-//! looked up once at a time for a tenant, whoever asks, so a name that hangs has one thread.
+//! looked up once at a time for a tenant, so a name that hangs has one thread.
 
 use std::collections::HashMap;
 use std::io;
@@ -86,7 +86,7 @@ impl Lookups {
         let (answer, receiver) = watch::channel(None);
         let answer = Arc::new(answer);
         state.asked.insert(question.clone(), Arc::clone(&answer));
-        // A task of its own, since whoever asked first may be the first to give up.
+        // A task of its own, since the first caller may be the first to give up.
         tokio::spawn(Arc::clone(&self.shared).answer(question, answer));
         receiver
     }

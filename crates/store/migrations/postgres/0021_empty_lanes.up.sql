@@ -2,7 +2,7 @@
 -- tasks and its rows in `counts` were removed. As long as it has none again, no later task was in it.
 ALTER TABLE lanes ADD COLUMN empty_since bigint; -- NULL: not found empty yet
 
--- How many lanes a tenant has: a limit reads it for every new lane. Whoever makes lanes locks the row of their tenant.
+-- How many lanes a tenant has: a limit reads it for every new lane. A writer that makes lanes locks the row of their tenant.
 CREATE TABLE lane_counts (
     tenant text   COLLATE "C" PRIMARY KEY,
     lanes  bigint NOT NULL
