@@ -9,14 +9,14 @@
 UNION ALL
 (
     SELECT id, lane, state, execute_at FROM tasks
-    WHERE $3 AND lane = ANY($1) AND (state = 0 /* BLOCKED */ OR (state = 1 AND NOT has_turn))
+    WHERE $3 AND lane = ANY($1) AND (state = 0 /* BLOCKED */ OR (state = 1 /* PENDING */ AND NOT has_turn))
     LIMIT $6
 )
 UNION ALL
 (
     SELECT id, lane, state, execute_at FROM tasks
     WHERE $4 AND state >= 2 /* QUEUED */ AND lane = ANY($1)
-        AND EXISTS (SELECT FROM counts AS c WHERE c.lane = ANY($1) AND c.state >= 2 AND c.tasks <> 0)
+        AND EXISTS (SELECT FROM counts AS c WHERE c.lane = ANY($1) AND c.state >= 2 /* QUEUED */ AND c.tasks <> 0)
     LIMIT $6
 )
 UNION ALL
