@@ -35,6 +35,7 @@ async fn main() {
     let lane = fill(&store, lanes).await;
     let batch = |tenant: &str| task().tenant(tenant).queue("q").due(SystemClock.now()).times(BATCH);
     println!("{lanes} lanes");
+    tell("batch of 1,000, right after the fill", time(Store::insert(&*store, batch("noisy"))).await);
     tell("batch of 1,000, no limit", time(Store::insert(&*store, batch("noisy"))).await);
     tell("claim of 1, no limit", claim(&store, lane).await);
     let settings = Settings { max_depth: Some(1 << 29), max_concurrency: Some(1 << 19), ..Settings::default() };
