@@ -80,3 +80,30 @@ pub async fn watch(api: Api, stop: CancellationToken) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use punctual_core::registry::Registry;
+
+    use super::*;
+    use crate::testing::{World, node};
+
+    /// It is recorded a moment after the first read.
+    #[tokio::test]
+    async fn this_node_is_in_memory_soon_after_its_start() {
+        let (world, stop) = (World::new(), CancellationToken::new());
+        let watching = tokio::spawn(watch(world.api.clone(), stop.clone()));
+        let until_known = async |nodes: usize| {
+            let is_known = || world.api.cluster.0.lock().as_ref().is_some_and(|last| last.nodes.len() == nodes);
+            while !is_known() {
+                tokio::task::yield_now().await;
+            }
+        };
+        until_known(0).await;
+        world.sqlite.record_node(node(world.api.node)).await.unwrap();
+        let before_the_next_read = WATCH_INTERVAL - Duration::from_secs(1);
+        tokio::time::timeout(before_the_next_read, until_known(1)).await.expect("it is found");
+        stop.cancel();
+        watching.await.unwrap();
+    }
+}

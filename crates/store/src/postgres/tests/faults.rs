@@ -51,14 +51,15 @@ async fn a_store_recovers_when_its_server_comes_back() {
 async fn a_lock_on_the_tasks_fails_the_check() {
     let fixture = Fixture::open().await;
     let locker = connect(&fixture.url).await;
-    for (number, mode) in (1..).zip(["SHARE", "ACCESS EXCLUSIVE"]) {
-        let lock = format!("BEGIN; LOCK TABLE punctual.tasks IN {mode} MODE");
+    let locks = [("tasks", "SHARE"), ("tasks", "ACCESS EXCLUSIVE"), ("queue_counts", "SHARE")];
+    for (number, (table, mode)) in (1..).zip(locks) {
+        let lock = format!("BEGIN; LOCK TABLE punctual.{table} IN {mode} MODE");
         locker.batch_execute(&lock).await.unwrap();
         let begun = Instant::now();
         let (checked, acquired) =
             tokio::join!(fixture.store.check(), fixture.store.acquire("other", NodeId::new(number), 1_000_000),);
         let refused = checked.unwrap_err().to_string();
-        assert!(refused.contains("a lock keeps the tasks from being written"), "{refused}, in mode {mode}");
+        assert!(refused.contains("a lock keeps the tasks from being written"), "{refused}: {table} in mode {mode}");
         assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
         assert!(acquired.unwrap().is_some() || number > 1, "the lease was free");
         locker.batch_execute("ROLLBACK").await.unwrap();

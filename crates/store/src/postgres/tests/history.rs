@@ -6,6 +6,30 @@ use punctual_testkit::fixtures::{START, TENANT, task};
 
 use super::{Fixture, complete, ids};
 
+/// What writers have counted is merged, however much it is, and queues without tasks leave nothing.
+#[tokio::test]
+async fn upkeep_merges_the_counts_of_writers() {
+    let fixture = Fixture::open().await;
+    let stored = fixture.insert(task()).await;
+    fixture
+        .sql(
+            "INSERT INTO queue_counts (tenant, queue, state, slot, tasks)
+             SELECT 'other', 'q' || n, 1, slot, CASE slot WHEN 1 THEN 1 ELSE -1 END
+             FROM generate_series(1, 2500) AS n, generate_series(1, 2) AS slot;
+             INSERT INTO counts (lane, state, slot, tasks)
+             SELECT 1000000 + n, 1, 1, 0 FROM generate_series(1, 2500) AS n",
+        )
+        .await;
+    fixture.store.upkeep(START).await.unwrap();
+    let number = async |sql: &str| fixture.number(sql).await;
+    assert_eq!(number("SELECT count(*) FROM punctual.queue_counts WHERE tenant = 'other' OR slot <> 0").await, 0);
+    assert_eq!(number("SELECT count(*) FROM punctual.counts WHERE slot <> 0").await, 0);
+    let of_task = format!("SELECT sum(tasks)::bigint FROM punctual.counts WHERE lane = {}", stored.lane.id.number());
+    assert_eq!(number(&of_task).await, 1);
+    let of_queue = "SELECT sum(tasks)::bigint FROM punctual.queue_counts WHERE queue = 'default'";
+    assert_eq!(number(of_queue).await, 1);
+}
+
 #[tokio::test]
 async fn months_are_made_ahead() {
     let fixture = Fixture::open().await;
