@@ -8,6 +8,7 @@ use punctual_core::json::Json;
 use punctual_core::lane::{LaneKey, Route};
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::state::{By, State};
+use punctual_core::store::Filter;
 use punctual_core::task::{Body, Callback, Dependencies, Idempotency, NewTask, OnDependencyFailure};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -248,4 +249,21 @@ impl Dice {
             items.swap(last, self.below(last + 1));
         }
     }
+}
+
+/// Filters of [`TENANT`], in both orders, and how many tasks each finds if the tenant has five
+/// finished ones and five of the type `later` that wait.
+pub fn filters_of_few_tasks() -> Vec<(Filter, usize)> {
+    let own = || Filter { tenant: TENANT.to_owned(), ..Filter::default() };
+    let filters = [
+        (own(), 10),
+        (Filter { kind: Some("later".to_owned()), ..own() }, 5),
+        (Filter { queue: Some("default".to_owned()), ..own() }, 10),
+        (Filter { states: vec![State::Pending], ..own() }, 5),
+        (Filter { states: vec![State::Completed], ..own() }, 5),
+        (Filter { states: vec![State::DeadLettered], ..own() }, 0),
+        (Filter { tenant: "nobody".to_owned(), ..own() }, 0),
+    ];
+    let in_order = |by_execute_at| move |(filter, found)| (Filter { by_execute_at, ..filter }, found);
+    filters.clone().map(in_order(false)).into_iter().chain(filters.map(in_order(true))).collect()
 }

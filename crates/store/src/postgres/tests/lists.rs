@@ -1,8 +1,7 @@
 //! Lists of a tenant with few tasks, where others have many.
 
-use punctual_core::state::State;
-use punctual_core::store::{Filter, Store};
-use punctual_testkit::fixtures::{TENANT, at, task};
+use punctual_core::store::Store;
+use punctual_testkit::fixtures::{at, filters_of_few_tasks, task};
 
 use super::{Fixture, complete};
 
@@ -37,20 +36,8 @@ async fn crowd() -> Fixture {
 #[tokio::test]
 async fn a_list_of_few_tasks_is_one_page_among_many() {
     let fixture = crowd().await;
-    let own = || Filter { tenant: TENANT.to_owned(), ..Filter::default() };
-    for by_execute_at in [false, true] {
-        for (filter, expected) in [
-            (own(), 10),
-            (Filter { kind: Some("later".to_owned()), ..own() }, 5),
-            (Filter { queue: Some("default".to_owned()), ..own() }, 10),
-            (Filter { states: vec![State::Pending], ..own() }, 5),
-            (Filter { states: vec![State::Completed], ..own() }, 5),
-            (Filter { states: vec![State::DeadLettered], ..own() }, 0),
-            (Filter { tenant: "nobody".to_owned(), ..own() }, 0),
-        ] {
-            let filter = Filter { by_execute_at, ..filter };
-            let page = fixture.store.list(filter.clone(), None, 50).await.unwrap();
-            assert_eq!((page.tasks.len(), page.next), (expected, None), "{filter:?}");
-        }
+    for (filter, expected) in filters_of_few_tasks() {
+        let page = fixture.store.list(filter.clone(), None, 50).await.unwrap();
+        assert_eq!((page.tasks.len(), page.next), (expected, None), "{filter:?}");
     }
 }

@@ -33,6 +33,15 @@ const MAY_SCAN: &[Sql] = &[
     Sql::HistoryPartitions,
 ];
 
+/// A connection whose plans read by indexes, in their order, if they can.
+async fn planner(fixture: &Fixture) -> Client {
+    let client = connect(&fixture.url).await;
+    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+        SET enable_bitmapscan = off; SET enable_mergejoin = off";
+    client.batch_execute(settings).await.unwrap();
+    client
+}
+
 /// The lines of a statement's plan, whatever its parameters are.
 async fn steps(client: &Client, sql: Sql) -> Vec<String> {
     let parameters = client.prepare(sql.text()).await.unwrap().params().len();
@@ -85,10 +94,7 @@ const MAY_READ_ALL: &[Sql] = &[Sql::ListSoonest, Sql::ListGathered, Sql::Idempot
 #[tokio::test]
 async fn rows_are_gathered_by_lane() {
     let fixture = Fixture::open().await;
-    let client = connect(&fixture.url).await;
-    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
-        SET enable_bitmapscan = off; SET enable_mergejoin = off";
-    client.batch_execute(settings).await.unwrap();
+    let client = planner(&fixture).await;
     let steps = steps(&client, Sql::ListGathered).await;
     let goes_down = |index: &str| {
         let at = steps.iter().position(|step| step.contains(index)).unwrap_or_else(|| panic!("{index}: {steps:#?}"));
@@ -138,10 +144,7 @@ async fn a_claim_reads_the_waiting_index_without_a_sort() {
 #[tokio::test]
 async fn holders_are_read_from_the_end_of_an_index() {
     let fixture = Fixture::open().await;
-    let client = connect(&fixture.url).await;
-    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
-        SET enable_bitmapscan = off; SET enable_mergejoin = off";
-    client.batch_execute(settings).await.unwrap();
+    let client = planner(&fixture).await;
     let steps = steps(&client, Sql::WorkerHolds).await;
     let at = steps.iter().position(|step| step.contains("Index Scan Backward using tasks_held on tasks"));
     let at = at.unwrap_or_else(|| panic!("{steps:#?}"));
@@ -151,10 +154,7 @@ async fn holders_are_read_from_the_end_of_an_index() {
 #[tokio::test]
 async fn a_forecast_is_a_range_of_the_primary_key() {
     let fixture = Fixture::open().await;
-    let client = connect(&fixture.url).await;
-    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
-        SET enable_bitmapscan = off; SET enable_mergejoin = off";
-    client.batch_execute(settings).await.unwrap();
+    let client = planner(&fixture).await;
     // With an empty table, and with one in which other tenants have most rows.
     for filled in ["", "INSERT INTO forecast SELECT 't' || n % 500, n / 500, 1, 1 FROM generate_series(1, 100000) AS n"]
     {

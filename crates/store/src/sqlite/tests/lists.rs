@@ -1,10 +1,10 @@
 //! Lists of a tenant with few tasks, where others have many.
 
 use punctual_core::ids::NodeId;
-use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Filter, Store};
+use punctual_core::state::{By, Event, transition};
+use punctual_core::store::Store;
 use punctual_core::trail::Actor;
-use punctual_testkit::fixtures::{START, TENANT, at, task};
+use punctual_testkit::fixtures::{START, at, filters_of_few_tasks, task};
 use rusqlite::StatementStatus;
 
 use super::super::list::list;
@@ -58,27 +58,15 @@ fn steps(session: &mut Session<'_>) -> i64 {
 #[tokio::test]
 async fn a_list_of_few_tasks_costs_little_among_many() {
     let fixture = crowd().await;
-    let own = || Filter { tenant: TENANT.to_owned(), ..Filter::default() };
-    for by_execute_at in [false, true] {
-        for (filter, expected) in [
-            (own(), 10),
-            (Filter { kind: Some("later".to_owned()), ..own() }, 5),
-            (Filter { queue: Some("default".to_owned()), ..own() }, 10),
-            (Filter { states: vec![State::Pending], ..own() }, 5),
-            (Filter { states: vec![State::Completed], ..own() }, 5),
-            (Filter { states: vec![State::DeadLettered], ..own() }, 0),
-            (Filter { tenant: "nobody".to_owned(), ..own() }, 0),
-        ] {
-            let filter = Filter { by_execute_at, ..filter };
-            let shown = format!("{filter:?}");
-            let work = move |session: &mut Session<'_>| {
-                let before = steps(session);
-                let listed = list(session, &filter, None, 50)?;
-                Ok((listed.page, steps(session) - before))
-            };
-            let (page, cost) = fixture.write(work).await.unwrap();
-            assert_eq!((page.tasks.len(), page.next), (expected, None), "{shown}");
-            assert!(cost < 10_000, "{cost} steps for {shown}");
-        }
+    for (filter, expected) in filters_of_few_tasks() {
+        let shown = format!("{filter:?}");
+        let work = move |session: &mut Session<'_>| {
+            let before = steps(session);
+            let listed = list(session, &filter, None, 50)?;
+            Ok((listed.page, steps(session) - before))
+        };
+        let (page, cost) = fixture.write(work).await.unwrap();
+        assert_eq!((page.tasks.len(), page.next), (expected, None), "{shown}");
+        assert!(cost < 10_000, "{cost} steps for {shown}");
     }
 }
