@@ -175,7 +175,7 @@ mod tests {
         assert!(!own.is_steady_for(None), "two thirds of a lease are not enough");
         record_for(&own, 1).await;
         assert!(own.is_steady_for(None));
-        assert!(!own.is_steady_for(Some(RENEWAL)), "it is recorded too seldom to judge such a node");
+        assert!(!own.is_steady_for(Some(RENEWAL)), "ten seconds between two records are too long for such a lease");
         assert!(!own.is_steady_for(Some(2 * LEASE)), "a node with a longer lease may take longer to return");
         record_for(&own, 3).await;
         assert!(own.is_steady_for(Some(2 * LEASE)));

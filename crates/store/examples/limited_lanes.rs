@@ -35,9 +35,9 @@ async fn main() {
     let lane = fill(&store, lanes).await;
     let batch = |tenant: &str| task().tenant(tenant).queue("q").due(SystemClock.now()).times(BATCH);
     println!("{lanes} lanes");
-    tell("batch of 1,000, right after the fill", time(Store::insert(&*store, batch("noisy"))).await);
-    tell("batch of 1,000, no limit", time(Store::insert(&*store, batch("noisy"))).await);
-    tell("claim of 1, no limit", claim(&store, lane).await);
+    report("batch of 1,000, right after the fill", time(Store::insert(&*store, batch("noisy"))).await);
+    report("batch of 1,000, no limit", time(Store::insert(&*store, batch("noisy"))).await);
+    report("claim of 1, no limit", claim(&store, lane).await);
     let settings = Settings { max_depth: Some(1 << 29), max_concurrency: Some(1 << 19), ..Settings::default() };
     store.change_queue("noisy", "q", QueueChange::Put(settings, None)).await.expect("a queue can be set");
     let (large, small) = tokio::join!(time(Store::insert(&*store, batch("noisy"))), async {
@@ -49,13 +49,13 @@ async fn main() {
         }
         longest
     });
-    tell("batch of 1,000, limited", large);
-    tell("  another tenant's task meanwhile", small);
-    tell("claim of 1, limited", claim(&store, lane).await);
-    tell("heads, all", time(async { store.heads(None, SystemClock.now(), usize::MAX).await.map(drop) }).await);
-    tell("counts", time(async { store.counts().await.map(drop) }).await);
-    tell("a step over the lanes, first", prune(&store).await);
-    tell("a step over the lanes, another", prune(&store).await);
+    report("batch of 1,000, limited", large);
+    report("  another tenant's task meanwhile", small);
+    report("claim of 1, limited", claim(&store, lane).await);
+    report("heads, all", time(async { store.heads(None, SystemClock.now(), usize::MAX).await.map(drop) }).await);
+    report("counts", time(async { store.counts().await.map(drop) }).await);
+    report("first step of the search for empty lanes", prune(&store).await);
+    report("second step of the search for empty lanes", prune(&store).await);
     store.close().await.expect("the store closes");
 }
 
@@ -105,6 +105,6 @@ async fn time<T, E: std::fmt::Debug>(call: impl Future<Output = Result<T, E>>) -
     begun.elapsed()
 }
 
-fn tell(what: &str, took: Duration) {
+fn report(what: &str, took: Duration) {
     println!("{what:<36} {:>9.1} ms", took.as_secs_f64() * 1_000.0);
 }

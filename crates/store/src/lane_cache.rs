@@ -2,8 +2,8 @@
 //!
 //! `sqlite::lanes` keeps one for each thread, `postgres::lanes` one for the process. A lane never
 //! changes and no number is given twice, so a cached lane stays true until it is removed, and then
-//! it has no tasks. Whoever puts tasks into a cached lane makes sure that it still exists. Only
-//! committed lanes may be put in.
+//! it has no tasks. A transaction that inserts tasks into a cached lane checks that the lane still
+//! exists. Only committed lanes may be cached.
 //! There are two generations: when the young one is full it becomes the old one, and the old one is
 //! dropped. The cache never holds more than its capacity.
 

@@ -27,8 +27,8 @@ pub struct SubmissionRules {
 }
 
 impl SubmissionRules {
-    /// The same rules for submissions by SQL. Whoever may call `punctual.enqueue` need not be on
-    /// this machine, so callbacks may not go to it.
+    /// The same rules for submissions by SQL. A role that may call `punctual.enqueue` can be on
+    /// another machine, so callbacks may not go to this one.
     #[must_use]
     pub fn of_inbox(self) -> Self {
         Self { networks: self.networks.without_this_machine(), ..self }

@@ -74,7 +74,7 @@ impl Lookups {
         let mut answer = self.ask(question);
         match answer.wait_for(Option::is_some).await {
             Ok(found) => found.clone().expect("invariant: it was waited for"),
-            Err(_) => Err(Arc::new(io::Error::other("the lookup of its name was broken off"))),
+            Err(_) => Err(Arc::new(io::Error::other("the lookup of its name was cancelled"))),
         }
     }
 

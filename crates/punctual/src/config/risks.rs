@@ -15,7 +15,7 @@ pub fn risks(settings: &RawSettings) -> Vec<String> {
         let UrlRisks { unverified, has_password } = UrlRisks::of(setting.value.as_str().unwrap_or_default());
         if let Some(server) = unverified {
             sentences.push(format!(
-                "nobody checks that the server of {key} is the right one ({server}), so whoever is between could read \
+                "the certificate of the server in {key} ({server}) is not verified, so an attacker on the network can read \
                  and change everything; add sslmode=verify-full and sslrootcert to its address"
             ));
         }
@@ -66,7 +66,7 @@ mod tests {
         for key in ["store", "read_store"] {
             let sentences = risks_of(key, url, SettingOrigin::Environment("PUNCTUAL_STORE".to_owned()));
             assert_eq!(sentences.len(), 1, "{sentences:?}");
-            let start = format!("nobody checks that the server of {key} is the right one (db.example:5432/punctual)");
+            let start = format!("the certificate of the server in {key} (db.example:5432/punctual) is not verified");
             assert!(sentences[0].starts_with(&start) && !sentences[0].contains("hunter2"), "{sentences:?}");
         }
     }

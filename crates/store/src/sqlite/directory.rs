@@ -66,7 +66,7 @@ impl Directory {
         let tightened: Vec<&str> = named(Before::Tightened);
         if !tightened.is_empty() {
             warn!(%path, files = ?tightened, "other users could open files of the store; they no longer can. \
-                Change the secrets in your tasks if somebody may have read them");
+                Change the secrets in your tasks if other users may have read them");
         }
         let open: Vec<&str> = named(Before::Open);
         if !open.is_empty() {

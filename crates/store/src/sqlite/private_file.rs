@@ -33,7 +33,7 @@ pub(crate) fn make(path: &Path) -> io::Result<(File, Before)> {
     Ok((file, before))
 }
 
-/// Makes a file anew, empty.
+/// Creates an empty file, or empties the one that is there.
 pub(crate) fn make_empty(path: &Path) -> io::Result<File> {
     options().create(true).truncate(true).open(path)
 }

@@ -1,4 +1,4 @@
-//! What an operator should know of a URL before it is used: whose certificate nobody checks, and
+//! What an operator should know of a URL before it is used: whose certificate is not verified, and
 //! whether there is a password in it. `serve` warns of both when it starts.
 
 use std::net::IpAddr;
