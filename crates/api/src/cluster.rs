@@ -101,7 +101,7 @@ mod tests {
         };
         until_known(0).await;
         world.sqlite.record_node(node(world.api.node)).await.unwrap();
-        let before_the_next_read = WATCH_INTERVAL - Duration::from_secs(1);
+        let before_the_next_read = WATCH_INTERVAL * 4 / 5;
         tokio::time::timeout(before_the_next_read, until_known(1)).await.expect("it is found");
         stop.cancel();
         watching.await.unwrap();
