@@ -33,7 +33,7 @@ impl Faults {
         match callback::target_of(&url) {
             Ok((url, target)) => {
                 if is_forbidden(&url, allowed) {
-                    self.add("/callback_url", "points into a network that callbacks may not go to");
+                    self.add("/callback_url", "points into a network that callbacks may not go to; `webhooks.allow_networks` lists those that they may");
                 }
                 (Route::Push(target), Some(Callback { url, headers }))
             }

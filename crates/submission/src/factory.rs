@@ -105,7 +105,10 @@ mod tests {
         };
         for url in ["http://127.0.0.1:9/", "http://[::1]/", "http://0.0.0.0/"] {
             let refused = submit(url).unwrap_err();
-            assert_eq!(refused, "callback_url: points into a network that callbacks may not go to", "{url}");
+            assert!(
+                refused.starts_with("callback_url: points into a network that callbacks may not go to; "),
+                "{url}: {refused}"
+            );
         }
         let task = submit("http://10.1.2.3/").unwrap();
         assert!(task.trail.is_submitted_by_sql(), "by this the worker knows which names it may not follow");

@@ -308,7 +308,10 @@ async fn a_submission_that_a_node_refuses_is_set_aside() {
     assert_eq!(id_of(&site.caller(0).lease_one("q").await["task"]), good);
     let row = client.query_one("SELECT 'task_' || id, reason FROM punctual.inbox_refused", &[]).await.expect("one row");
     assert_eq!(row.get::<_, &str>(0), bad);
-    assert_eq!(row.get::<_, &str>(1), "callback_url: points into a network that callbacks may not go to");
+    assert_eq!(
+        row.get::<_, &str>(1),
+        "callback_url: points into a network that callbacks may not go to; `webhooks.allow_networks` lists those that they may"
+    );
     assert!(is_unknown(&site.caller(0), &bad).await);
     site.nodes[0].until_logged(&[&bad, "punctual.inbox_refused"]).await;
     let metrics = site.caller(0).api.get("/metrics").await.text().to_owned();
