@@ -3,6 +3,9 @@
 //! The operations come from the handlers themselves (`#[utoipa::path]`), collected by the call that
 //! routes them. This adds what they share: the head of the document, the refusals, and the headers
 //! of requests and answers. A handler lists its refusals by type, such as `NotFound, Invalid`.
+//! [`webhooks`] has what a webhook receives and may answer.
+
+mod webhooks;
 
 use std::collections::BTreeMap;
 
@@ -105,7 +108,8 @@ pub fn assemble(mut routes: OpenApiRouter<Api>) -> OpenApiRouter<Api> {
 
 /// Serves `document`.
 pub fn router(document: &OpenApi) -> Router<Api> {
-    let text = Bytes::from(document.to_json().expect("invariant: the document can be written as JSON"));
+    let whole = webhooks::WholeDocument::of(document);
+    let text = Bytes::from(serde_json::to_vec(&whole).expect("invariant: the document can be written as JSON"));
     Router::new().route("/openapi.json", get(async move || ([(CONTENT_TYPE, "application/json")], text)))
 }
 

@@ -64,7 +64,7 @@ struct ListParams {
 /// Lists tasks.
 #[utoipa::path(
     get, path = "/v1/tasks", tag = "tasks", operation_id = "list_tasks",
-    params(("status" = Option<Vec<wire::Status>>, Query, description = "In one of these states"), ListParams),
+    params(("status" = Option<Vec<wire::Status>>, Query, description = "In one of these states; repeat the parameter for several"), ListParams),
     responses(
         (status = 200, description = "A page of tasks. If matches are rare or tasks are large, it may be short or empty and still have a `next_cursor`: only a page without one is the last", body = wire::TaskPage),
         Invalid,

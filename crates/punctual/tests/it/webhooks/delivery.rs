@@ -51,6 +51,32 @@ async fn a_webhook_has_the_headers_of_the_contract() {
 }
 
 #[tokio::test]
+async fn the_document_names_the_headers_that_come() {
+    let (caller, sink) = (shared().await, Sink::start());
+    let document = caller.api.get("/openapi.json").await.expect(200).clone();
+    let task = json!({"type": "t", "callback_url": sink.url("/x")});
+    let schedule = json!({"name": sink.url("/x"), "cron": "@yearly", "task": task});
+    let schedule = caller.api.post("/v1/schedules", &schedule).await.expect(201).clone();
+    let id = schedule["schedule_id"].as_str().expect("it has an id").to_owned();
+    caller.api.post(&format!("/v1/schedules/{id}/trigger"), &json!({})).await.expect(201);
+    let hit = sink.wait_for("/x", 1, SOON).await.remove(0);
+    let parameters = document.pointer("/webhooks/task/post/parameters").and_then(Value::as_array).expect("parameters");
+    let named: Vec<String> = parameters.iter().map(|one| one["name"].as_str().unwrap().to_lowercase()).collect();
+    for name in &named {
+        assert_eq!(hit.values(name).len(), 1, "{name} does not come: {:?}", hit.headers);
+    }
+    for (name, _) in hit.headers.iter().filter(|(name, _)| !is_plain(name)) {
+        assert!(named.contains(&name.to_lowercase()), "{name} is not in the document");
+    }
+}
+
+/// Headers of every HTTP request.
+fn is_plain(name: &str) -> bool {
+    ["host", "accept", "accept-encoding", "content-type", "content-length", "user-agent"]
+        .contains(&name.to_lowercase().as_str())
+}
+
+#[tokio::test]
 async fn the_body_is_the_payload_byte_for_byte() {
     let caller = shared().await;
     let sink = Sink::start();
