@@ -11,6 +11,36 @@ use super::*;
 const HEAD: &str = "\
 # The states of a task
 
+| state | what it means |
+|---|---|
+";
+
+/// What a state means, in one line.
+fn meaning(state: State) -> &'static str {
+    match state {
+        State::Blocked => "waits for the tasks in its `depends_on`",
+        State::Pending => "waits: for its time, for a retry, or for a worker to take it",
+        State::Queued => "was claimed, and is about to be sent to its webhook",
+        State::Running => "is with a worker or at its webhook",
+        State::Completed => "is done",
+        State::Cancelled => "will not run: it was cancelled or purged, or a task it depends on did not complete",
+        State::Failed => {
+            "**did not get to run**: it expired while it waited, or a task it depends on did not complete \
+             (`on_dependency_failure: fail`)"
+        }
+        State::DeadLettered => {
+            "its runs failed: the retries are used up, or the error was not worth a retry. It can be re-driven"
+        }
+    }
+}
+
+const FAILED_IS_NOT_DEAD: &str = "
+A task whose runs failed is `DEAD_LETTERED`, never `FAILED`. Those who come from Celery or BullMQ
+look for it under `FAILED` first. `COMPLETED`, `CANCELLED`, `FAILED` and `DEAD_LETTERED` are final:
+such a task has finished, and only a re-drive or a purge of a dead letter changes it.
+
+## Every step
+
 A test writes this page from the state machine (`crates/core/src/state.rs`). After a change of the
 machine run `UPDATE_DOCS=1 cargo test -p punctual-core states_md`.
 
@@ -38,6 +68,10 @@ fn steps() -> Vec<(State, State, &'static str)> {
 
 fn written() -> String {
     let mut text = HEAD.to_owned();
+    for state in State::ALL {
+        writeln!(text, "| `{}` | {} |", state.as_str(), meaning(state)).unwrap();
+    }
+    text.push_str(FAILED_IS_NOT_DEAD);
     let steps = steps();
     text.push_str("\n```mermaid\nstateDiagram-v2\n    [*] --> BLOCKED: submitted, depends on others\n    [*] --> PENDING: submitted\n");
     let mut drawn = BTreeSet::new();
