@@ -6,13 +6,14 @@
 //! only completes the task.
 //!
 //! ```no_run
-//! # use punctual_client::{Task, ledger::{Ledger, LedgerError, Recorded}};
-//! # async fn handle(database: &mut tokio_postgres::Client, task: &Task) -> Result<(), LedgerError> {
+//! # use punctual_client::{Lease, http::Client, ledger::{Ledger, Recorded}};
+//! # async fn handle(database: &mut tokio_postgres::Client, client: Client, lease: Lease) -> anyhow::Result<()> {
 //! let transaction = database.transaction().await?;
-//! if Ledger::of_punctual().record(&transaction, task).await? == Recorded::First {
-//!     transaction.execute("UPDATE accounts SET balance = balance - 5 WHERE name = 'ada'", &[]).await?;
+//! if Ledger::of_punctual().record(&transaction, &lease.task).await? == Recorded::First {
+//!     transaction.execute("UPDATE accounts SET balance = balance - 30 WHERE name = 'ada'", &[]).await?;
 //! }
 //! transaction.commit().await?;
+//! client.complete(&lease, None).await?;
 //! # Ok(()) }
 //! ```
 //!

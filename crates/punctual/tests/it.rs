@@ -18,6 +18,7 @@ mod it {
     mod explain;
     mod fairness;
     mod forecast;
+    mod guides;
     mod idempotency;
     mod layering;
     mod leases;
@@ -29,7 +30,6 @@ mod it {
     mod order;
     mod partitions;
     mod queues;
-    mod readme;
     mod replica;
     mod retention;
     mod risks;

@@ -28,7 +28,7 @@ pub mod registry;
 pub mod resolver;
 pub mod retention;
 pub mod schedules;
-mod shared;
+pub mod shared;
 pub mod sink;
 pub mod store;
 mod wire;

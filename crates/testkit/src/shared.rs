@@ -40,14 +40,14 @@ pub(crate) fn lockable(name: &str) -> File {
 
 /// A loopback port that no other test takes while this is alive, with or without a listener.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     _lock: File,
 }
 
 impl Port {
     /// Reserves a port without a listener.
-    pub(crate) fn reserve() -> Self {
+    pub fn reserve() -> Self {
         for _ in 0..1_000 {
             let number = rand::rng().random_range(PORTS);
             let lock = lockable(&format!("port-{number}"));
@@ -61,7 +61,7 @@ impl Port {
     }
 
     /// Its number.
-    pub(crate) fn number(&self) -> u16 {
+    pub fn number(&self) -> u16 {
         self.number
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::postgres::Postgres;
+use punctual_testkit::postgres::{Postgres, connect};
 use punctual_testkit::process::{Serve, TestServer};
 use punctual_testkit::sink::Sink;
 use serde_json::json;
@@ -127,6 +127,32 @@ async fn lists_come_from_the_standby() {
     replicated.resume().await;
     replicated.until_listed(&[&pushed, &pulled, &first]).await;
     replicated.until_lag(|lag| lag == Some(0.0)).await;
+}
+
+#[tokio::test]
+async fn a_reader_needs_the_grants_of_the_page() {
+    let page = include_str!("../../../../docs/operations.md");
+    let grants = page.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has the grants");
+    let primary = Postgres::start().await;
+    let store = primary.create_database().await;
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    // Its migrations make the tables.
+    drop(serve(&home, &store).start().await);
+    let owner = connect(&store).await;
+    owner.batch_execute("CREATE ROLE punctual; CREATE ROLE reader LOGIN").await.expect("roles can be made");
+    owner.batch_execute(grants).await.expect(grants);
+    let standby = primary.standby().await;
+    let read_store = at(&store, &standby).replace("postgres@", "reader@");
+    let node = serve(&home, &store).setting("READ_STORE", &read_store).start().await;
+    node.until_logged(&["lists are read from the read store"]).await;
+    let caller = caller_of(&node);
+    let task = caller.submit_id(json!({"type": "t"})).await;
+    eventually("the list shows it", SOON, async || {
+        let listed = caller.list_ids("").await;
+        if listed == [task.as_str()] { Ok(()) } else { Err(format!("{listed:?}")) }
+    })
+    .await;
+    assert!(!node.log().contains("permission denied"), "{}", node.log());
 }
 
 #[tokio::test]
