@@ -14,7 +14,7 @@ use punctual_broker::embedded::EmbeddedBroker;
 use punctual_core::breakers::{BreakerKey, OpenBreaker, Runs};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::NodeId;
-use punctual_core::registry::NodePresence;
+use punctual_core::registry::{NodePresence, NodeSession};
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::dispatch_status::DispatchStatus;
@@ -207,6 +207,8 @@ pub(crate) fn node(id: NodeId) -> NodePresence {
         lease: None,
         first_seen_at: START,
         last_seen_at: START,
+        session: NodeSession::Unknown,
+        gone_at: None,
     }
 }
 

@@ -15,6 +15,7 @@
 //! - `release_frees_at_once`: and only the holder's own term can be released.
 //! - `every_node_can_read_the_holder`: while it holds the lease, and until when it does unless it
 //!   renews.
+//! - `only_a_node_whose_session_ended_is_gone`: the rights of any other node end with its lease.
 //!
 //! Partitions (see [`partitions`](crate::partitions)) are tested in `testkit::partitions`:
 //!
@@ -79,6 +80,12 @@ pub trait Coordinator: Send + Sync {
 
     /// Ends the membership of a node and frees its partitions.
     async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
+
+    /// Declares a node gone whose session has ended (see
+    /// [`NodeSession`](crate::registry::NodeSession)). In one transaction its membership, its
+    /// partitions and its lease end, and the registry records it. False, and nothing changes, if
+    /// its session is open or unknown, or if it is gone already.
+    async fn declare_gone(&self, node: NodeId) -> Result<bool, StoreError>;
 
     /// Lists every partition that was ever owned, by number.
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError>;

@@ -12,7 +12,11 @@
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
 //! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant and their own
 //!   lease, until they are removed.
-//! - `a_removed_node_is_gone`.
+//! - `a_removed_node_is_not_listed`.
+//!
+//! A store that nodes share may know whether the process of a node is connected ([`NodeSession`]).
+//! A node that the coordinator has declared gone is listed with the instant, until it is removed or
+//! recorded again.
 
 use std::time::Duration;
 
@@ -73,6 +77,22 @@ pub struct NodePresence {
     pub first_seen_at: Timestamp,
     /// When it was last seen.
     pub last_seen_at: Timestamp,
+    /// Whether its process is connected to the store.
+    pub session: NodeSession,
+    /// When it was declared gone.
+    pub gone_at: Option<Timestamp>,
+}
+
+/// What a store knows of the session that a node keeps open while its process lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeSession {
+    /// Nothing: the lease of the node alone says whether it lives.
+    #[default]
+    Unknown,
+    /// It is open. The number is another one when the node has opened it again.
+    Open(u32),
+    /// It has ended, and the node has not said that it lives without it.
+    Ended,
 }
 
 impl NodePresence {
@@ -103,8 +123,8 @@ pub trait Registry: Send + Sync {
         limit: usize,
     ) -> Result<Vec<WorkerPresence>, StoreError>;
 
-    /// Records that a node is alive. The store sets the instants by its own clock, and keeps an
-    /// earlier `first_seen_at`.
+    /// Records that a node is alive, and so not gone. The store sets the instants by its own clock,
+    /// keeps an earlier `first_seen_at`, and knows the session by itself.
     async fn record_node(&self, presence: NodePresence) -> Result<(), StoreError>;
 
     /// Lists the nodes that were not removed, by `first_seen_at`.

@@ -153,6 +153,7 @@ impl OtherNodes {
 
 #[cfg(test)]
 mod tests {
+    use punctual_core::registry::NodeSession;
     use punctual_core::time::Timestamp;
 
     use super::*;
@@ -208,6 +209,8 @@ mod tests {
             lease: None,
             first_seen_at: Timestamp::from_millis(0),
             last_seen_at: Timestamp::from_millis(0),
+            session: NodeSession::Unknown,
+            gone_at: None,
         };
         let mut others = OtherNodes::default();
         let mut logged = |numbers: &[u64]| others.take_in(numbers.iter().copied().map(node));

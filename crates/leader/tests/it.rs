@@ -15,7 +15,7 @@ use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
-use punctual_core::registry::{NodePresence, Registry};
+use punctual_core::registry::{NodePresence, NodeSession, Registry};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Claim, Claimant, Inserted, Start, Store};
@@ -113,6 +113,8 @@ fn node_presence(id: NodeId) -> NodePresence {
         lease: None,
         first_seen_at: START,
         last_seen_at: START,
+        session: NodeSession::Unknown,
+        gone_at: None,
     }
 }
 

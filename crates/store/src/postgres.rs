@@ -16,6 +16,7 @@ mod extend;
 mod fault;
 mod forecast;
 mod get;
+mod gone;
 mod health;
 mod inbox;
 mod insert;
@@ -66,7 +67,7 @@ pub use migrator::Migrator;
 pub use standby::ReadStore;
 
 use claim::scan_cursors::{ScanCursors, audit};
-use cluster::{Listener, Notifier};
+use cluster::{Listener, ListeningSession, NodeLock, Notifier};
 use connection::{Address, ExclusiveConnection, Session, SharedConnections, reserve};
 use fault::closed;
 use lanes::LaneDirectory;
@@ -135,7 +136,7 @@ impl Default for Options {
 }
 
 /// The connections of a node besides those that read and write tasks: clock, leases, partitions,
-/// queue settings, audit of the cursors, notifications, submissions by SQL.
+/// queue settings, audit of the cursors, notifications (and the lock of the node), submissions by SQL.
 const OTHER_CONNECTIONS: usize = 7;
 
 /// The fewest connections that a node can work with.
@@ -207,7 +208,7 @@ impl PostgresStore {
         let reads = SharedConnections::new(&address, options.readers, most)
             .with_sessions(sessions.by_ref().take(options.readers.max(1)));
         let mut of_writers: Vec<Session> = sessions.by_ref().take(writers).collect();
-        // Those of notifications are opened again by their loops.
+        // Those of notifications and of submissions by SQL are opened again by their users.
         drop(sessions);
         let standby = match &options.read_store {
             Some(wanted) => Some(Arc::new(Standby::open(wanted, &leases, node, &options).await?)),
@@ -228,12 +229,15 @@ impl PostgresStore {
             limits: LimitsCache::default(),
             clock,
             node,
+            node_lock: NodeLock::new(node),
         });
         let listener = Arc::new(Listener::new());
+        let listening =
+            ListeningSession::open(&shared).await.map_err(|fault| ConnectError::of(&shared.address, fault))?;
         let mut background = vec![
             tokio::spawn(audit::run(Arc::clone(&shared), audited)).abort_handle(),
             tokio::spawn(shared.notifier.clone().run(Arc::clone(&leases), node)).abort_handle(),
-            tokio::spawn(Arc::clone(&listener).run(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(Arc::clone(&listener).run(Arc::clone(&shared), listening, Arc::clone(&leases))).abort_handle(),
             tokio::spawn(TasksInDoubt::run(Arc::clone(&shared))).abort_handle(),
         ];
         if let Some(standby) = &standby {

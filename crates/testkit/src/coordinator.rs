@@ -69,6 +69,7 @@ macro_rules! coordinator_conformance {
             an_expired_lease_is_free,
             release_frees_at_once,
             every_node_can_read_the_holder,
+            only_a_node_whose_session_ended_is_gone,
 
             a_lease_is_won_by_one,
         }
@@ -222,6 +223,21 @@ pub async fn every_node_can_read_the_holder(factory: &dyn CoordinatorFactory) {
     assert_eq!(holder("leader").await.as_ref(), Some(&second));
     coordinator.release(&second).await.expect("it is released");
     assert_eq!(holder("leader").await, None, "it was given up");
+}
+
+/// A node that the coordinator knows only by its rights keeps them.
+pub async fn only_a_node_whose_session_ended_is_gone(factory: &dyn CoordinatorFactory) {
+    let coordinator = factory.open().await;
+    let (a, b) = (NodeId::random(), NodeId::random());
+    let held = acquire(&coordinator, "leader", a).await.expect("it is free");
+    let owned = coordinator.take_share(a, 4, TTL).await.expect("take_share answers").owned;
+    assert_eq!(owned.len(), 4);
+    for node in [a, b] {
+        assert!(!coordinator.declare_gone(node).await.expect("declare_gone answers"));
+    }
+    assert_eq!(acquire(&coordinator, "leader", b).await, None);
+    assert!(renew(&coordinator, &held).await);
+    assert_eq!(coordinator.ownership().await.expect("ownership answers"), owned);
 }
 
 async fn acquire(coordinator: &Arc<dyn Coordinator>, name: &str, holder: NodeId) -> Option<LeaderLease> {

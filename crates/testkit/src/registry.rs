@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use punctual_core::ids::NodeId;
-use punctual_core::registry::{NodePresence, WorkerPresence};
+use punctual_core::registry::{NodePresence, NodeSession, WorkerPresence};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
 
@@ -20,7 +20,7 @@ macro_rules! registry_conformance {
             a_heartbeat_keeps_what_was_asked_for,
             workers_are_listed_by_tenant,
             nodes_are_listed_as_they_were_last_seen,
-            a_removed_node_is_gone,
+            a_removed_node_is_not_listed,
 
             a_silent_worker_is_forgotten,
         }
@@ -160,7 +160,7 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
 }
 
 /// A removed node is no longer listed, and an unknown node can be removed too.
-pub async fn a_removed_node_is_gone(factory: &dyn StoreFactory) {
+pub async fn a_removed_node_is_not_listed(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(11), NodeId::new(12)];
     for node in nodes {
@@ -199,6 +199,8 @@ fn bare(id: NodeId) -> NodePresence {
         lease: None,
         first_seen_at: at(-77),
         last_seen_at: at(99_999_999),
+        session: NodeSession::Unknown,
+        gone_at: None,
     }
 }
 

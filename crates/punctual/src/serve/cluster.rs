@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
-use punctual_core::registry::NodePresence;
+use punctual_core::registry::{NodePresence, NodeSession};
 use punctual_leader::membership::Membership;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::OwnedPartitions;
@@ -95,6 +95,8 @@ fn own_presence(parts: &NodeParts, address: SocketAddr) -> NodePresence {
         lease: Some(config.leader.lease),
         first_seen_at: now,
         last_seen_at: now,
+        session: NodeSession::Unknown,
+        gone_at: None,
     }
 }
 

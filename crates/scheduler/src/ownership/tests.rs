@@ -80,6 +80,10 @@ impl Coordinator for Table {
         Ok(())
     }
 
+    async fn declare_gone(&self, _: NodeId) -> Result<bool, StoreError> {
+        unreachable!("the owner of partitions declares no node gone")
+    }
+
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
         Ok(self.rows.lock().clone())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use punctual_core::ids::NodeId;
-use punctual_core::registry::{NodePresence, WorkerPresence};
+use punctual_core::registry::{NodePresence, NodeSession, WorkerPresence};
 use punctual_core::time::{Timestamp, signed_millis};
 use serde_json::json;
 
@@ -89,6 +89,8 @@ pub(crate) async fn nodes<C: Connection>(connection: &mut C) -> Result<Vec<NodeP
             first_seen_at: Timestamp::from_millis(row.get(6)?),
             last_seen_at: Timestamp::from_millis(row.get(7)?),
             lease: lease_from_column(row.get(8)?),
+            session: session_from_column(row.get(9)?),
+            gone_at: row.get::<Option<i64>>(10)?.map(Timestamp::from_millis),
         })
     };
     let rows = connection.query(PortableSql::NodeList, &[]).await?;
@@ -106,4 +108,13 @@ pub(crate) async fn remove_node<C: Connection>(connection: &mut C, node: NodeId)
 /// Zero is the lease of a node that did not say it.
 fn lease_from_column(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
+}
+
+/// The number of the session; zero if it has ended.
+fn session_from_column(number: Option<i64>) -> NodeSession {
+    match number.and_then(|number| u32::try_from(number).ok()) {
+        None => NodeSession::Unknown,
+        Some(0) => NodeSession::Ended,
+        Some(number) => NodeSession::Open(number),
+    }
 }

@@ -18,8 +18,9 @@ use punctual_core::time::Timestamp;
 
 use super::apply::LeaderChanges;
 use super::cluster::notifier::partitions_are_free;
+use super::connection::Session;
 use super::partitions::RoundResult;
-use super::{PostgresStore, get, list, overdue, partitions, quarantine, reads};
+use super::{PostgresStore, Sql, get, gone, list, overdue, partitions, quarantine, reads};
 use crate::portable::partitions::{self as portable_partitions, PartitionRound};
 use crate::portable::{leases, queues, registry};
 use crate::weights;
@@ -149,7 +150,12 @@ impl Coordinator for PostgresStore {
     }
 
     async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError> {
-        self.leases().call(async |mut session| leases::release(&mut session, lease).await).await
+        let notification = partitions_are_free(self.node());
+        let work = async |mut session: &_| {
+            leases::release(&mut session, lease).await?;
+            session.query(Sql::Notify, &[&notification]).await.map(drop)
+        };
+        self.leases().call(work).await
     }
 
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<PartitionShare, StoreError> {
@@ -170,6 +176,16 @@ impl Coordinator for PostgresStore {
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
         let (now, notification) = (self.now(), partitions_are_free(self.node()));
         self.rounds().transact(async |session| partitions::leave(session, now, node, &notification).await).await
+    }
+
+    async fn declare_gone(&self, node: NodeId) -> Result<bool, StoreError> {
+        let (now, notification) = (self.now(), partitions_are_free(self.node()));
+        let work = async |session: &_| gone::declare(session, now, node, &notification).await;
+        let is_gone = self.rounds().transact(work).await?;
+        if is_gone {
+            self.shared.listener.notify_freed();
+        }
+        Ok(is_gone)
     }
 
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
@@ -196,7 +212,11 @@ impl Registry for PostgresStore {
 
     async fn record_node(&self, presence: NodePresence) -> Result<(), StoreError> {
         let now = self.now();
-        self.leases().call(async |mut session| registry::record_node(&mut session, now, &presence).await).await
+        let work = async |mut session: &Session| {
+            registry::record_node(&mut session, now, &presence).await?;
+            if presence.id == self.node() { self.writers().node_lock.record(session).await } else { Ok(()) }
+        };
+        self.leases().call(work).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {

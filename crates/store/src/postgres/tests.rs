@@ -5,6 +5,7 @@ mod enqueue;
 mod faults;
 mod fences;
 mod forecast;
+mod gone;
 mod history;
 mod lanes;
 mod ledger;

@@ -23,6 +23,7 @@ use punctual_core::trail::Actor;
 use tracing::{error, info, warn};
 
 use super::claim::scan_cursors::ScanCursors;
+use super::cluster::NodeLock;
 use super::cluster::notifier::Notifier;
 use super::connection::{Address, Parameters, Session};
 use super::fault::Fault;
@@ -60,6 +61,7 @@ pub(crate) struct WriterShared {
     pub outbox: Outbox,
     pub clock: Arc<dyn Clock>,
     pub node: NodeId,
+    pub node_lock: NodeLock,
 }
 
 /// A connection that writes, and what a transaction works with.

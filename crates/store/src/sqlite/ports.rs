@@ -147,6 +147,11 @@ impl Coordinator for SqliteStore {
         self.writer().call(WriteClass::Urgent, Weight::SMALL, move |session| partitions::leave(session, node)).await
     }
 
+    /// One process has the store at a time, and it frees everything when it opens it.
+    async fn declare_gone(&self, _: NodeId) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
         self.readers().call(|session| ready(portable_partitions::ownership(session))).await
     }

@@ -1,6 +1,7 @@
 //! Receives the notifications of the other nodes: waiting tasks, free partitions, changed queues.
 //!
-//! It has a connection of its own. The serving node subscribes to it. A subscriber gets
+//! It has a connection of its own, which also holds the lock of this node ([`NodeLock`]). The
+//! serving node subscribes to it. A subscriber gets
 //! [`Wake::Everything`] after a lost connection, or if it was too slow. Notifications are hints:
 //! the sweep every few seconds must suffice without them. Every role of the database can send them,
 //! so a flood is bounded (`Intake`).
@@ -17,7 +18,7 @@ use tokio_postgres::AsyncMessage;
 use tracing::debug;
 
 use super::notifier::{CHANNEL, Notification, NotificationKind};
-use crate::postgres::connection::Session;
+use crate::postgres::connection::{Session, SharedConnections};
 use crate::postgres::fault::Fault;
 use crate::postgres::writer::WriterShared;
 
@@ -31,15 +32,22 @@ const WAITING_MAX: usize = 1_024;
 /// most.
 const PASSED_MAX: usize = 4_000;
 
-/// How often the connection is checked, and about how long to wait before a reconnect.
+/// How often the connection is checked, and a lock that another session holds is asked for.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// About how long to wait before a reconnect. It is short: other nodes take a node without its lock
+/// for gone after a second, unless it could say that it lives.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long to try to say so before the next reconnect.
+const RECORD_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A notification of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// A task of this lane waits, due at this instant.
     Lane(Arc<Lane>, Timestamp),
-    /// Partitions have become free.
+    /// Partitions, or the leader's lease, have become free.
     Partitions,
     /// Notifications may have been missed: tasks may wait in any lane, and partitions may be free.
     Everything,
@@ -79,33 +87,48 @@ impl Listener {
         self.wakes.send(Wake::Lane(Arc::clone(lane), due_at)).ok();
     }
 
-    /// Listens until it is aborted.
-    pub(crate) async fn run(self: Arc<Self>, shared: Arc<WriterShared>) {
+    /// Notifies this process of rights that have become free.
+    pub(crate) fn notify_freed(&self) {
+        self.wakes.send(Wake::Partitions).ok();
+    }
+
+    /// Listens until it is aborted, first on `session`. `leases` are the connections over which the
+    /// node says that it lives without its lock.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        shared: Arc<WriterShared>,
+        session: ListeningSession,
+        leases: Arc<SharedConnections>,
+    ) {
+        let mut opened = Ok(session);
         loop {
-            if let Err(fault) = self.listen(&shared).await {
+            let listened = match opened {
+                Ok(session) => self.listen(&shared, session).await,
+                Err(fault) => Err(fault),
+            };
+            if let Err(fault) = listened {
                 debug!(error = %fault.to_store_error(), "cannot listen for notifications; reconnecting");
             }
-            tokio::time::sleep(PING_INTERVAL.mul_f64(0.5 + rand::random::<f64>())).await;
+            shared.node_lock.lost();
+            let recording = leases.call(async |session| shared.node_lock.record(session).await);
+            if let Ok(Err(error)) = tokio::time::timeout(RECORD_TIMEOUT, recording).await {
+                debug!(%error, "cannot record that this node has lost its lock; retrying");
+            }
+            tokio::time::sleep(RECONNECT_PAUSE.mul_f64(0.5 + rand::random::<f64>())).await;
+            opened = ListeningSession::open(&shared).await;
         }
     }
 
-    async fn listen(&self, shared: &WriterShared) -> Result<(), Fault> {
-        let (received, mut notifications) = mpsc::channel(WAITING_MAX);
-        // Earlier notifications are missed.
-        let missed = Arc::new(AtomicBool::new(true));
-        let mut intake = Intake::new(Arc::clone(&missed), Instant::now());
-        let session = Session::open_listening(&shared.address, &[], move |message| {
-            if let AsyncMessage::Notification(notification) = message
-                && received.try_send(notification.payload().to_owned()).is_err()
-            {
-                missed.store(true, Ordering::Relaxed);
-            }
-        })
-        .await?;
-        session.run(&format!("LISTEN {CHANNEL}")).await?;
+    async fn listen(&self, shared: &WriterShared, listening: ListeningSession) -> Result<(), Fault> {
+        let ListeningSession { session, mut notifications, mut intake, mut has_lock } = listening;
+        let mut asked_at = Instant::now();
         loop {
             if intake.takes_everything(Instant::now()) {
                 self.notify_everything(shared);
+            }
+            if !has_lock && asked_at.elapsed() >= PING_INTERVAL {
+                has_lock = shared.node_lock.take(&session).await?;
+                asked_at = Instant::now();
             }
             match tokio::time::timeout(PING_INTERVAL, notifications.recv()).await {
                 Ok(Some(text)) => {
@@ -155,6 +178,35 @@ impl Listener {
         shared.cursors.doubt_all();
         shared.limits.watch.changed();
         self.wakes.send(Wake::Everything).ok();
+    }
+}
+
+/// The connection of a listener.
+pub(crate) struct ListeningSession {
+    session: Session,
+    notifications: mpsc::Receiver<String>,
+    intake: Intake,
+    has_lock: bool,
+}
+
+impl ListeningSession {
+    /// Connects, begins to listen, and takes the lock of the node.
+    pub(crate) async fn open(shared: &WriterShared) -> Result<Self, Fault> {
+        let (received, notifications) = mpsc::channel(WAITING_MAX);
+        // Earlier notifications are missed.
+        let missed = Arc::new(AtomicBool::new(true));
+        let intake = Intake::new(Arc::clone(&missed), Instant::now());
+        let session = Session::open_listening(&shared.address, &[], move |message| {
+            if let AsyncMessage::Notification(notification) = message
+                && received.try_send(notification.payload().to_owned()).is_err()
+            {
+                missed.store(true, Ordering::Relaxed);
+            }
+        })
+        .await?;
+        session.run(&format!("LISTEN {CHANNEL}")).await?;
+        let has_lock = shared.node_lock.take(&session).await?;
+        Ok(Self { session, notifications, intake, has_lock })
     }
 }
 

@@ -33,7 +33,7 @@ const PAYLOAD_BYTES_MAX: usize = 7_900;
 /// Stands for every lane, if they are too many to be named.
 const EVERYTHING: &str = "*";
 
-/// Stands for partitions that have become free. A node of a version that does not know it takes it
+/// Stands for partitions, or the leader's lease, that have become free. A node of a version that does not know it takes it
 /// for every lane, like any text that it cannot parse.
 const PARTITIONS: &str = "partitions";
 
@@ -123,7 +123,7 @@ pub(crate) fn queues_have_changed(node: NodeId) -> String {
     format!("{} {QUEUES}", node.number())
 }
 
-/// The notification that the node has given up partitions.
+/// The notification that the node has freed partitions or the leader's lease.
 pub(crate) fn partitions_are_free(node: NodeId) -> String {
     format!("{} {PARTITIONS}", node.number())
 }
@@ -143,7 +143,7 @@ pub(crate) enum NotificationKind {
     Lanes(Vec<(i64, i64)>),
     /// Tasks may wait in any lane.
     Everything,
-    /// Partitions have become free.
+    /// Partitions, or the leader's lease, have become free.
     Partitions,
     /// A queue was set, paused or resumed.
     Queues,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
-use punctual_core::registry::{NodePresence, Registry};
+use punctual_core::registry::{NodePresence, NodeSession, Registry};
 use punctual_core::state::State;
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
@@ -68,6 +68,8 @@ async fn nodes_stay_known_when_they_can_say_more() {
         lease: Some(Duration::from_secs(30)),
         first_seen_at: START,
         last_seen_at: START,
+        session: NodeSession::Unknown,
+        gone_at: None,
     };
     fixture.store.record_node(sighting(NodeId::new(7))).await.unwrap();
     assert_eq!(fixture.store.take_share(NodeId::new(7), 4, 1_000).await.unwrap().owned.len(), 4);
@@ -84,7 +86,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     fixture.sql(&by_an_older_binary(9, at(-4))).await;
     fixture.sql(&by_an_older_binary(9, at(-3))).await;
 
-    let store = open(&fixture.url, NodeId::new(8)).await;
+    let store = open(&fixture.url, NodeId::new(10)).await;
     let bare = |id: u64, at| NodePresence {
         name: String::new(),
         address: String::new(),

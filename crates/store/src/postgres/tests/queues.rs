@@ -221,7 +221,8 @@ async fn a_queue_without_limits_has_no_gate() {
 async fn a_bounded_submission_leaves_no_lock() {
     let fixture = Fixture::open().await;
     put(&fixture.store, Settings { max_depth: Some(1), ..Settings::default() }).await;
-    let locks = async || fixture.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").await;
+    let locks =
+        async || fixture.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2").await;
     let answers = fixture.store.insert(task().queue(QUEUE).times(3)).await.unwrap();
     assert!(
         matches!(answers[..], [Inserted::Created(_), Inserted::QueueFull(_), Inserted::QueueFull(_)]),

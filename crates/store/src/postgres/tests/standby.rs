@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
-use punctual_core::registry::{NodePresence, Registry};
+use punctual_core::registry::{NodePresence, NodeSession, Registry};
 use punctual_core::state::State;
 use punctual_core::store::{Filter, Store};
 use punctual_core::task::Task;
@@ -90,6 +90,8 @@ async fn record_presence(store: &PostgresStore) {
         lease: None,
         first_seen_at: START,
         last_seen_at: START,
+        session: NodeSession::Unknown,
+        gone_at: None,
     };
     store.record_node(sighting).await.unwrap();
 }

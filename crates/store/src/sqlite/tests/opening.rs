@@ -9,7 +9,7 @@ use std::sync::Arc;
 use punctual_core::clock::ManualClock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
-use punctual_core::registry::{NodePresence, Registry};
+use punctual_core::registry::{NodePresence, NodeSession, Registry};
 use punctual_core::store::{Claim, Claimant, Store};
 use punctual_testkit::fixtures::{START, at, task};
 use rusqlite::Connection;
@@ -241,6 +241,8 @@ async fn nodes_survive_the_migration_that_adds_columns() {
         lease: None,
         first_seen_at: at(-5),
         last_seen_at: at(-5),
+        session: NodeSession::Unknown,
+        gone_at: None,
     };
     assert_eq!(store.nodes().await.unwrap(), std::slice::from_ref(&known));
     let named = NodePresence { name: "a".into(), ..known };

@@ -1,7 +1,7 @@
 //! Reasons that name the expected claimant.
 
 use punctual_core::partitions::Partition;
-use punctual_core::registry::NodePresence;
+use punctual_core::registry::{NodePresence, NodeSession};
 use punctual_scheduler::fairness::Band;
 
 use super::*;
@@ -125,6 +125,8 @@ fn the_node_that_dispatches_it_is_named() {
         lease: None,
         first_seen_at: NOW,
         last_seen_at: NOW.plus_millis(-1_000),
+        session: NodeSession::Unknown,
+        gone_at: None,
     };
     let owner = |seen| OwnerNode { partition: Partition::new(7), node: NodeId::new(2), seen, taken_over_at: None };
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Elsewhere(owner(Some(seen.clone())))), ..pushed() };

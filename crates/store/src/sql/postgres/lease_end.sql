@@ -1,0 +1,1 @@
+UPDATE leases SET expires_at = 0 WHERE holder = $1
