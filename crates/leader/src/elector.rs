@@ -1,7 +1,8 @@
 //! Elects one node to run the leader's loops.
 //!
 //! Every node with the role `leader` runs an elector. A node that does not lead asks again when the
-//! lease of the leader ends, and sometimes before: the leader may release it. The leader holds a
+//! lease of the leader ends, when it is told that the lease may be free, and sometimes before: such
+//! a message may be lost. The leader holds a
 //! lease with a term and renews it well before it expires. A leader that cannot renew stops after
 //! two thirds of the lease, by its own monotonic clock. So it has stopped before another node can
 //! start. Its loops write as the holder of the lease. The store refuses the writes of an older
@@ -14,6 +15,7 @@ use punctual_core::clock::Clock;
 use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::time::millis;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +30,8 @@ pub struct Config {
 
 /// The least pause before this node asks again for a lease that has just ended.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The pause before it asks because it was woken, however often it is.
+const WAKE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Runs the leader's loops while this node leads (see the module).
 pub struct Elector {
@@ -35,12 +39,19 @@ pub struct Elector {
     clock: Arc<dyn Clock>,
     node: NodeId,
     config: Config,
+    freed: Arc<Notify>,
 }
 
 impl Elector {
     /// An elector for this node. `clock` is the coordinator's.
     pub fn new(coordinator: Arc<dyn Coordinator>, clock: Arc<dyn Clock>, node: NodeId, config: Config) -> Self {
-        Self { coordinator, clock, node, config }
+        Self { coordinator, clock, node, config, freed: Arc::default() }
+    }
+
+    /// The same, and asks at once when `freed` is notified: the lease may be free.
+    #[must_use]
+    pub fn woken_by(self, freed: Arc<Notify>) -> Self {
+        Self { freed, ..self }
     }
 
     /// Runs `lead` whenever this node leads, until `shutdown`. `lead` must end soon after its
@@ -63,6 +74,7 @@ impl Elector {
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
+                () = self.freed.notified() => tokio::time::sleep(WAKE_PAUSE).await,
             }
         }
     }

@@ -1,8 +1,10 @@
 //! The loops that one elected node runs for all: the reaper, cron and the pruner.
 //!
-//! Also the election itself, and the presence that every node records.
+//! Also the election itself, the presence that every node records, and the watch for nodes that are
+//! gone.
 
 pub mod cron;
+pub mod departures;
 pub mod elector;
 pub mod membership;
 pub mod pruner;

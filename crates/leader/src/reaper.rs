@@ -31,7 +31,7 @@ pub struct Config {
     pub lost_after: Duration,
     /// How many lost workers make a task poison; zero means that none do.
     pub poison_after: u32,
-    /// This node's own presence: unless it is steady, no other node counts as dead. None where no
+    /// This node's own presence: unless it is steady, no silent node counts as dead. None where no
     /// other process can use the store, so that every other node in the registry is dead.
     pub presence: Option<Arc<OwnPresence>>,
 }
@@ -134,13 +134,14 @@ impl Reaper {
         Ok(Some(report))
     }
 
-    /// The nodes that were silent for longer than their leases.
+    /// The nodes that were declared gone, or were silent for longer than their leases.
     async fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
         // Read before: an answer that is long on its way must not make its nodes older.
         let now = self.clock.now();
         let nodes = self.registry.nodes().await?;
         let is_dead = |node: &NodePresence| match &self.config.presence {
             None => true,
+            Some(_) if node.gone_at.is_some() => true,
             Some(own) => node.lost_at(self.config.lost_after) < now && own.is_steady_for(node.lease),
         };
         Ok(nodes.iter().filter(|node| node.id != self.node && is_dead(node)).map(|node| node.id).collect())

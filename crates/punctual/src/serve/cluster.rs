@@ -1,5 +1,5 @@
-//! The loops of every node for the cluster: notifications, the resolver and membership. The leader
-//! also prepares the tables that nodes share.
+//! The loops of every node for the cluster: notifications, the resolver, membership and the watch
+//! for nodes that are gone. The leader also prepares the tables that nodes share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_core::registry::{NodePresence, NodeSession};
+use punctual_leader::departures::DepartureWatch;
 use punctual_leader::membership::Membership;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::resolver_loop::ResolverLoop;
 use punctual_store::postgres::{PostgresStore, Wake};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::groups::Groups;
@@ -27,7 +29,8 @@ const UNNAMED: &str = "unnamed";
 pub fn start_listener(groups: &mut Groups, parts: &NodeParts) {
     if let Some(store) = parts.postgres.clone() {
         let (hints, owned) = (Arc::clone(&parts.hints), Arc::clone(&parts.owned));
-        groups.claims.spawn("listener", |stop| listen(store, hints, owned, stop));
+        let leadership_freed = Arc::clone(&parts.leadership_freed);
+        groups.claims.spawn("listener", |stop| listen(store, hints, owned, leadership_freed, stop));
     }
 }
 
@@ -45,8 +48,22 @@ pub fn start_membership(groups: &mut Groups, parts: &NodeParts, address: SocketA
     groups.cluster.spawn("membership", |stop| membership.run(stop));
 }
 
-/// Passes other nodes' notifications on to the dispatcher and the partition owner.
-async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<OwnedPartitions>, stop: CancellationToken) {
+/// Starts the watch for nodes whose process has ended, if nodes share the store.
+pub fn start_departure_watch(groups: &mut Groups, parts: &NodeParts) {
+    if parts.postgres.is_some() {
+        let watch = DepartureWatch::new(parts.database.clone(), Arc::clone(&parts.coordinator), parts.node);
+        groups.cluster.spawn("departure watch", |stop| watch.run(stop));
+    }
+}
+
+/// Passes other nodes' notifications on to the dispatcher, the partition owner and the elector.
+async fn listen(
+    store: PostgresStore,
+    hints: Arc<Hints>,
+    owned: Arc<OwnedPartitions>,
+    leadership_freed: Arc<Notify>,
+    stop: CancellationToken,
+) {
     let mut wakes = store.wakes();
     loop {
         let wake = tokio::select! {
@@ -55,10 +72,14 @@ async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<OwnedPartiti
         };
         match wake {
             Some(Wake::Lane(lane, due_at)) => hints.add([(&lane, due_at)]),
-            Some(Wake::Partitions) => owned.request_pass(),
+            Some(Wake::Partitions) => {
+                owned.request_pass();
+                leadership_freed.notify_one();
+            }
             Some(Wake::Everything) => {
                 hints.request_sweep();
                 owned.request_pass();
+                leadership_freed.notify_one();
             }
             None => return stop.cancelled().await,
         }

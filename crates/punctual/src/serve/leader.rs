@@ -36,7 +36,8 @@ const WORKER_RETENTION: Duration = Duration::from_hours(24);
 pub fn start(groups: &mut Groups, parts: &Arc<NodeParts>) {
     let leader = &parts.config.leader;
     let config = elector::Config { lease: leader.lease, renewal: leader.renewal };
-    let elector = Elector::new(Arc::clone(&parts.coordinator), Arc::clone(&parts.clock), parts.node, config);
+    let elector = Elector::new(Arc::clone(&parts.coordinator), Arc::clone(&parts.clock), parts.node, config)
+        .woken_by(Arc::clone(&parts.leadership_freed));
     let work = Arc::new(LeaderWork::new(Arc::clone(parts)));
     let lead = move |lease: LeaderLease, stop: CancellationToken| {
         let work = Arc::clone(&work);

@@ -28,6 +28,7 @@ use punctual_store::ConnectionCounts;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::{QueueCache, SubmissionRules};
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
+use tokio::sync::Notify;
 
 use super::store::{self, OpenStore};
 use crate::cli::StoreWrapper;
@@ -58,6 +59,8 @@ pub struct NodeParts {
     /// Wakes the cron loop of this node.
     pub cron_waker: Arc<CronWaker>,
     pub owned: Arc<OwnedPartitions>,
+    /// Wakes the elector of this node: the leader's lease may be free.
+    pub leadership_freed: Arc<Notify>,
     pub own_presence: Arc<OwnPresence>,
     pub targets: Arc<Targets>,
     pub waits: Arc<LongestWaits>,
@@ -91,6 +94,7 @@ impl NodeParts {
             circuits: Arc::new(circuits(&config, database.clone())),
             queue_cache: QueueCache::default(),
             owned: Arc::new(OwnedPartitions::nothing(config.scheduler.partitions)),
+            leadership_freed: Arc::default(),
             own_presence: Arc::new(OwnPresence::new(config.leader.lease)),
             targets: Arc::new(targets(&config)),
             waits: Arc::default(),

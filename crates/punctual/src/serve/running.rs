@@ -55,6 +55,7 @@ impl Running {
 
         cluster::start_resolver(&mut groups, &parts);
         cluster::start_membership(&mut groups, &parts, address);
+        cluster::start_departure_watch(&mut groups, &parts);
         if has(Role::Leader) {
             leader::start(&mut groups, &parts);
         }
