@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn a_node_that_returns_in_time_is_not_gone() {
         let mut watcher = Watcher::new();
-        watcher.looks_until_gone(OPEN, NodeSession::Open(8));
         for back in [NodeSession::Open(9), NodeSession::Unknown] {
+            assert_eq!(watcher.looks_until_gone(OPEN, NodeSession::Open(8)), None);
             assert!((0..4).all(|_| !watcher.look(OPEN, NodeSession::Ended)));
             assert!(!watcher.look(OPEN, back));
             assert_eq!(watcher.looks_until_gone(OPEN, NodeSession::Ended), Some(5), "its second begins anew");

@@ -29,7 +29,7 @@ use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder, at, retry_policy, task};
 use tempfile::TempDir;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 const NODE: NodeId = NodeId::new(1);
@@ -368,6 +368,31 @@ async fn an_elector_asks_again_when_the_lease_ends() {
     let early = tokio::time::timeout(Duration::from_millis(300), leases.recv()).await;
     assert!(early.is_err(), "the lease of the other node has not ended: {early:?}");
     harness.clock.advance_millis(50);
+    let lease = tokio::time::timeout(Duration::from_secs(20), leases.recv()).await.unwrap().unwrap();
+    assert_eq!(lease.holder, NODE);
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_elector_asks_when_it_is_woken() {
+    let harness = Harness::new(true);
+    let held = harness.lead(DEAD).await;
+    let config = elector::Config { lease: Duration::from_hours(3), renewal: Duration::from_hours(1) };
+    let freed = Arc::new(Notify::new());
+    let elector = Elector::new(Arc::clone(&harness.store) as _, Arc::clone(&harness.clock) as _, NODE, config)
+        .woken_by(Arc::clone(&freed));
+    let (sender, mut leases) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let lead = move |lease: LeaderLease, stop: CancellationToken| {
+        sender.send(lease).unwrap();
+        async move { stop.cancelled().await }
+    };
+    let running = tokio::spawn(elector.run(lead, stop.clone()));
+    let early = tokio::time::timeout(Duration::from_millis(300), leases.recv()).await;
+    assert!(early.is_err(), "the other node leads: {early:?}");
+    harness.store.release(&held).await.unwrap();
+    freed.notify_one();
     let lease = tokio::time::timeout(Duration::from_secs(20), leases.recv()).await.unwrap().unwrap();
     assert_eq!(lease.holder, NODE);
     stop.cancel();

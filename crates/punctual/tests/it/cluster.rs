@@ -26,13 +26,21 @@ impl Cluster {
     /// This many nodes, three at most, started at once on an empty database. A node that is silent
     /// for three seconds is dead.
     pub async fn start(nodes: usize) -> Self {
+        Self::with_leases(nodes, Some(3)).await
+    }
+
+    /// The same; a node is dead after this many seconds of silence, by default those of the
+    /// settings.
+    pub async fn with_leases(nodes: usize, seconds: Option<u32>) -> Self {
         let postgres = Postgres::start().await;
         let database = postgres.create_database().await;
         let home = tempfile::tempdir().expect("a temporary directory can be made");
-        let serve = Serve::new(PUNCTUAL, home.path().join("unused"))
-            .setting("STORE", &database)
-            .setting("LEADER__LEASE_SECONDS", "3")
-            .setting("LEADER__RENEWAL_SECONDS", "1");
+        let mut serve = Serve::new(PUNCTUAL, home.path().join("unused")).setting("STORE", &database);
+        if let Some(seconds) = seconds {
+            serve = serve
+                .setting("LEADER__LEASE_SECONDS", &seconds.to_string())
+                .setting("LEADER__RENEWAL_SECONDS", &(seconds / 3).to_string());
+        }
         let begin = async |wanted: bool| if wanted { Some(serve.start().await) } else { None };
         let (first, second, third) = tokio::join!(begin(nodes > 0), begin(nodes > 1), begin(nodes > 2));
         Self { nodes: [first, second, third].into_iter().flatten().collect(), serve, database, postgres, _home: home }
@@ -56,6 +64,12 @@ impl Cluster {
     pub async fn replace(&mut self, node: usize) {
         self.nodes[node].kill();
         self.nodes[node] = self.serve.start().await;
+    }
+
+    /// Ends the database as a crash does, and starts it again.
+    pub async fn restart_postgres(&mut self) {
+        self.postgres.stop_immediately().await;
+        self.postgres.start_again().await;
     }
 
     /// The index of the node that runs webhooks under this name, if it is alive.

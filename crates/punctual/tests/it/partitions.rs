@@ -1,5 +1,7 @@
 //! Partitions of several nodes on one PostgreSQL, as an operator and a webhook's target see them.
 
+mod takeover;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,7 @@ use punctual_core::lane::{LaneKey, Route};
 use punctual_core::partitions::Partition;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::process::TestServer;
-use punctual_testkit::sink::{Hit, Sink};
+use punctual_testkit::sink::{Hit, Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use crate::it::cluster::Cluster;
