@@ -22,6 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::membership::OwnPresence;
 
+mod taken_back;
+
+use taken_back::TakenBack;
+
 /// How the reaper works.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -82,12 +86,6 @@ impl Reaper {
     pub async fn run(&self, lease: &LeaderLease, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             match self.run_once(lease).await {
-                Ok(Some(report)) if report.reaped > 0 => {
-                    tracing::info!(
-                        tasks = report.reaped,
-                        "took back tasks whose holder was lost, or ended those past their time"
-                    );
-                }
                 Ok(Some(_)) => {}
                 Ok(None) => return,
                 Err(error) => tracing::warn!(error = %error, "cannot look for lost tasks; retrying at the next pass"),
@@ -102,13 +100,13 @@ impl Reaper {
     /// Takes back all tasks that are lost by now. None if another node has held the lease since.
     pub async fn run_once(&self, lease: &LeaderLease) -> Result<Option<Report>, StoreError> {
         let dead = self.dead_nodes().await?;
-        let mut report = Report::default();
+        let (mut report, mut taken_back) = (Report::default(), TakenBack::default());
         let all_seen = loop {
             let tasks = self.store.overdue(dead.clone(), PAGE_TASKS).await?;
             let found = tasks.len();
             let decided = tasks.iter().filter_map(|task| Some((task, self.decide(task)?)));
-            let decided = decided.map(|(task, (id, change))| (lost_run(task, &change), (id, change)));
-            let (runs, changes): (Vec<Option<EndedRun<'_>>>, Vec<(TaskId, Change)>) = decided.unzip();
+            let decided = decided.map(|(task, (id, change))| ((task, lost_run(task, &change)), (id, change)));
+            let (judged, changes): (Vec<_>, Vec<(TaskId, Change)>) = decided.unzip();
             let tried = changes.len();
             if tried == 0 && dead.is_empty() {
                 break true;
@@ -116,9 +114,14 @@ impl Reaper {
             // Also without changes: only the leader may remove nodes.
             let Some(applied) = self.store.apply_as(lease, changes).await? else { return Ok(None) };
             debug_assert_eq!(applied.len(), tried, "an answer for each change");
-            let lost = runs.into_iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
-            self.circuits.count(lost.filter_map(|(run, _)| run));
-            let done = applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count();
+            let is_done = |(_, applied): &(_, &Applied)| matches!(applied, Applied::Done(_));
+            let reaped = judged.into_iter().zip(&applied).filter(is_done).map(|(judged, _)| judged);
+            let (tasks, runs): (Vec<&Task>, Vec<Option<EndedRun<'_>>>) = reaped.unzip();
+            self.circuits.count(runs.into_iter().flatten());
+            let (done, now) = (tasks.len(), self.clock.now());
+            for task in tasks {
+                taken_back.add(task, now);
+            }
             report.reaped += done;
             report.lost_races += tried - done;
             // A page of nothing but lost races could come again forever: leave it to the next pass.
@@ -126,6 +129,7 @@ impl Reaper {
                 break found < PAGE_TASKS;
             }
         };
+        taken_back.log();
         // If a page was full of lost races, a dead node may hold more: a later pass removes it.
         for node in dead.into_iter().filter(|_| all_seen) {
             self.registry.remove_node(node).await?;

@@ -60,6 +60,9 @@ async fn everything_of_a_killed_node_moves_at_once() {
     assert_eq!(runs[0]["error"]["code"], "worker_lost", "{runs:#?}");
     let logs: String = cluster.nodes.iter().map(TestServer::log).collect();
     assert_eq!(logs.matches(GONE).count(), 1, "one node declares it: {logs}");
+    let worker = runs[0]["worker_id"].as_str().expect("a run has a worker");
+    let is_named = |line: &str| line.contains("took back the tasks of a lost worker") && line.contains(worker);
+    assert!(logs.lines().any(|line| is_named(line) && line.contains(&id)), "{logs}");
 }
 
 #[tokio::test]
