@@ -19,11 +19,11 @@ use crate::sink::{TaskArrival, WebhookSink, lateness};
 use crate::site::Site;
 use crate::submit::submit_all;
 
-/// A node that is silent for three seconds loses its leases and partitions.
-pub const SETTINGS: [(&str, &str); 2] =
+/// Nodes that renew every second, so that the server that is back soon has its share again.
+const QUICK_RENEWALS: [(&str, &str); 2] =
     [("PUNCTUAL_LEADER__LEASE_SECONDS", "3"), ("PUNCTUAL_LEADER__RENEWAL_SECONDS", "1")];
 /// How long after the server has ended, or is back, partitions may change hands.
-const LEASE_MILLIS: i64 = 3_000;
+const MOVING_MILLIS: i64 = 3_000;
 
 /// Enough for every server to dispatch some of them.
 const QUEUES: usize = 256;
@@ -33,6 +33,14 @@ const ENDING: usize = 0;
 const NORMAL_MICROS: i64 = 100_000;
 /// … and so is lateness up to this many times the 99th percentile before the outage.
 const NORMAL_RATIO: i64 = 3;
+
+/// The settings of the servers: a server that is killed has the usual ones.
+pub fn settings(how: ExitMode) -> &'static [(&'static str, &'static str)] {
+    match how {
+        ExitMode::Graceful => &QUICK_RENEWALS,
+        ExitMode::Kill => &[],
+    }
+}
 
 /// What is measured.
 #[derive(Clone, Copy)]
@@ -115,7 +123,7 @@ async fn end_server(site: &mut Site, how: ExitMode) -> anyhow::Result<ServerOuta
             site.start_again(ENDING).await?;
         }
     }
-    Ok(ServerOutage { began, ended: now().plus_millis(LEASE_MILLIS) })
+    Ok(ServerOutage { began, ended: now().plus_millis(MOVING_MILLIS) })
 }
 
 /// The time after the outage in which lateness was not normal.

@@ -152,7 +152,7 @@ impl Scenario {
     /// Settings of the servers that differ from the defaults.
     pub(crate) fn settings(&self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Handover { .. } => &crate::handover::SETTINGS,
+            Self::Handover { how, .. } => crate::handover::settings(*how),
             _ => &[],
         }
     }
