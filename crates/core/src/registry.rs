@@ -96,15 +96,15 @@ pub enum NodeSession {
 }
 
 impl NodePresence {
-    /// When other nodes take over what it has, unless it is seen before. `lease` is that of a node
-    /// that does not say its own.
+    /// When other nodes take over what it has, unless it is seen before: they have if it is gone.
+    /// `lease` is that of a node that does not say its own.
     pub fn lost_at(&self, lease: Duration) -> Timestamp {
-        self.last_seen_at.plus(self.lease.unwrap_or(lease))
+        self.gone_at.unwrap_or_else(|| self.last_seen_at.plus(self.lease.unwrap_or(lease)))
     }
 
-    /// Whether it has missed a report: a node reports three times in a lease at least.
+    /// Whether it has missed a report, or is gone: a node reports three times in a lease at least.
     pub fn is_silent(&self, now: Timestamp, lease: Duration) -> bool {
-        now > self.last_seen_at.plus(self.lease.unwrap_or(lease) / 2)
+        self.gone_at.is_some() || now > self.last_seen_at.plus(self.lease.unwrap_or(lease) / 2)
     }
 }
 
