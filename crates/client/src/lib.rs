@@ -58,7 +58,7 @@ pub use queue::{
 };
 pub use retry::{Backoff, Jitter, RetryPolicy, RetryPolicyFields};
 pub use schedule::{
-    Backfill, BackfillAnswer, Catchup, Covers, DstFold, DstGap, NewSchedule, Occurrence, Origin, Outcome,
+    Backfill, BackfillAnswer, Catchup, Covers, DayOverflow, DstFold, DstGap, NewSchedule, Occurrence, Origin, Outcome,
     OverlapPolicy, PauseSchedule, ResumeSchedule, Schedule, SchedulePatch, TriggerSchedule, UpcomingRun,
 };
 pub use seconds::Seconds;

@@ -1,6 +1,6 @@
 //! Recurring schedules: requests of their owners, and how the API shows them.
 
-use punctual_core::cron::{DstFold as CoreFold, DstGap as CoreGap};
+use punctual_core::cron::{DayOverflow as CoreOverflow, DstFold as CoreFold, DstGap as CoreGap};
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedules as core;
 use punctual_core::schedules::plan;
@@ -55,6 +55,9 @@ pub struct NewSchedule {
     /// What happens to local times that exist twice; `first` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst_fold: Option<DstFold>,
+    /// What days 29 to 31 of `cron` mean in a shorter month; `skip` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day_overflow: Option<DayOverflow>,
     /// Its tasks are due up to this much after their instants; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_seconds: Option<Seconds>,
@@ -125,6 +128,10 @@ pub struct SchedulePatch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = DstFold, nullable = false)]
     pub dst_fold: Option<Option<DstFold>>,
+    /// What days 29 to 31 of `cron` mean in a shorter month.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = DayOverflow, nullable = false)]
+    pub day_overflow: Option<Option<DayOverflow>>,
     /// Another jitter.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = Seconds, nullable = false)]
@@ -219,6 +226,8 @@ pub struct Schedule {
     pub dst_gap: DstGap,
     /// What happens to local times that exist twice.
     pub dst_fold: DstFold,
+    /// What days 29 to 31 of `cron` mean in a shorter month.
+    pub day_overflow: DayOverflow,
     /// Its tasks are due up to this much after their instants.
     pub jitter_seconds: Seconds,
     /// No instant is before it.
@@ -349,6 +358,14 @@ words! {
         Last,
         /// Both.
         Both,
+    }
+
+    /// What days 29 to 31 mean in a month that does not have them.
+    DayOverflow is CoreOverflow {
+        /// It does not run in that month.
+        Skip,
+        /// It runs on the last day of the month.
+        Last,
     }
 
     /// The outcome of an instant.

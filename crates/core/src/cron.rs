@@ -17,5 +17,5 @@ mod tests;
 pub use expression::{CronError, CronExpression};
 pub use interval::{Interval, IntervalError};
 pub use jitter::jitter_millis;
-pub use timing::{DstFold, DstGap, Pattern, Timing, TimingRules};
+pub use timing::{DayOverflow, DstFold, DstGap, Pattern, Timing, TimingRules};
 pub use zone::{Zone, ZoneError, database_release};

@@ -6,7 +6,9 @@
 
 use punctual_client as wire;
 use punctual_client::NewSchedule;
-use punctual_core::cron::{CronExpression, DstGap, Interval, Pattern, Timing, TimingRules, Zone};
+use punctual_core::cron::{
+    CronError, CronExpression, DayOverflow, DstGap, Interval, Pattern, Timing, TimingRules, Zone,
+};
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::schedules::Definition;
@@ -134,6 +136,7 @@ impl ScheduleValidator<'_> {
             zone,
             dst_gap: new.dst_gap.map(Into::into).unwrap_or_default(),
             dst_fold: new.dst_fold.map(Into::into).unwrap_or_default(),
+            day_overflow: day_overflow(new),
             starts_at,
             ends_at,
         };
@@ -179,6 +182,11 @@ impl ScheduleValidator<'_> {
     }
 }
 
+/// The rule for days that a month does not have.
+fn day_overflow(new: &NewSchedule) -> DayOverflow {
+    new.day_overflow.map(Into::into).unwrap_or_default()
+}
+
 /// The pattern; none only with a fault.
 fn pattern(
     faults: &mut Faults,
@@ -196,8 +204,8 @@ fn pattern(
             None
         }
         (Some(text), None) => {
-            let cron = CronExpression::parse(text).map_err(|fault| faults.add("/cron", fault.to_string()));
-            cron.ok().map(Pattern::Cron)
+            let cron = CronExpression::parse_with(text, day_overflow(new));
+            cron.map_err(|fault| faults.add("/cron", cron_fault(text, &fault))).ok().map(Pattern::Cron)
         }
         (None, Some(every)) => {
             // A value that is no duration is out of range too.
@@ -208,4 +216,10 @@ fn pattern(
             interval.map_err(|fault| faults.add("/interval_seconds", fault.to_string())).ok().map(Pattern::Interval)
         }
     }
+}
+
+/// What is wrong with an expression. If it only lacks the rule for short months, that is said.
+fn cron_fault(text: &str, fault: &CronError) -> String {
+    let overflows = *fault == CronError::Impossible && CronExpression::parse_with(text, DayOverflow::Last).is_ok();
+    if overflows { format!("{fault}, or set day_overflow to last") } else { fault.to_string() }
 }

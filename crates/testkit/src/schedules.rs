@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use punctual_core::cron::{CronExpression, DayOverflow, Pattern};
 use punctual_core::ids::{NodeId, ScheduleId};
 use punctual_core::schedules::plan::{Covers, Origin, Overlap};
 use punctual_core::schedules::{
@@ -117,6 +118,10 @@ pub async fn replace_needs_the_revision(factory: &dyn StoreFactory) {
     };
     edited.definition.spec.overlap = Overlap::BufferAll;
     edited.definition.spec.max_runs = Some(3);
+    // It matches by this rule alone.
+    let cron = CronExpression::parse_with("0 9 31 2 *", DayOverflow::Last).expect("an expression");
+    edited.definition.spec.timing.pattern = Pattern::Cron(cron);
+    edited.definition.spec.timing.rules.day_overflow = DayOverflow::Last;
     edited.definition.pause_on_failure = true;
     edited.definition.task = json(r#"{"type":"other","payload":{"a":[1.50,null]}}"#);
     edited.set_pause(Some(SchedulePause { at: at(4), reason: Some("as \"you\" wish".into()) }));

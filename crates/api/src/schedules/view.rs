@@ -29,6 +29,7 @@ pub fn schedule(schedule: &Schedule) -> Result<wire::Schedule, Problem> {
         catchup_window_seconds: Seconds::from_millis(spec.catchup_window_millis),
         dst_gap: rules.dst_gap.into(),
         dst_fold: rules.dst_fold.into(),
+        day_overflow: rules.day_overflow.into(),
         jitter_seconds: Seconds::from_millis(spec.jitter_millis),
         starts_at: rules.starts_at,
         ends_at: rules.ends_at,

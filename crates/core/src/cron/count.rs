@@ -31,7 +31,7 @@ impl Timing {
         while at < end {
             let stretch = self.rules.zone.stretch_at(at);
             let until = end.min(stretch.until);
-            count += cron.count_local(at + stretch.ahead, until + stretch.ahead);
+            count += cron.count_local(self.rules.day_overflow, at + stretch.ahead, until + stretch.ahead);
             count -= self.count_rejected(cron, &stretch, at, until);
             if stretch.from == at
                 && self.falls_into_gap_before(cron, &stretch)
@@ -56,7 +56,7 @@ impl Timing {
         let (mut count, mut reached) = (0, first + stretch.ahead);
         for (from, until) in shown {
             let (from, until) = (from.max(reached), until.min(end + stretch.ahead));
-            count += cron.count_written(from, until);
+            count += cron.count_written(self.rules.day_overflow, from, until);
             reached = reached.max(until);
         }
         count

@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::DayOverflow;
 use crate::civil::{self, DAY};
 use days::Days;
 pub use error::CronError;
@@ -29,7 +30,8 @@ const HOUR: i64 = 3_600;
 /// The calendar repeats after this many years.
 const CYCLE: i64 = 400;
 
-/// A cron expression that matches at least one possible date.
+/// A cron expression that matches at least one possible date, if days that a month does not have
+/// are taken for its last day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CronExpression {
@@ -56,9 +58,17 @@ impl CronExpression {
     ///   also: `?`, `5L` (the last Friday), `FRI#2` (the second Friday).
     /// - If neither day field contains `*` or `?`, a day must match one of them; otherwise it must
     ///   match both.
+    ///
+    /// An expression that never matches is refused.
     pub fn parse(text: &str) -> Result<Self, CronError> {
+        Self::parse_with(text, DayOverflow::Skip)
+    }
+
+    /// The same, with this rule for days that a month does not have.
+    pub fn parse_with(text: &str, overflow: DayOverflow) -> Result<Self, CronError> {
         let cron = parse::parse(text)?;
-        if cron.next_day(civil::first_of(2000, 1), CYCLE).is_some() { Ok(cron) } else { Err(CronError::Impossible) }
+        let matches = cron.next_day(overflow, civil::first_of(2000, 1), CYCLE).is_some();
+        if matches { Ok(cron) } else { Err(CronError::Impossible) }
     }
 
     /// The expression as it was written, with one blank between its fields.
@@ -68,14 +78,14 @@ impl CronExpression {
 
     /// The first local second from `local` on that matches; none only past the years of the
     /// calendar.
-    pub(super) fn next_local(&self, local: i64) -> Option<i64> {
-        self.next_in(self.hours, local)
+    pub(super) fn next_local(&self, overflow: DayOverflow, local: i64) -> Option<i64> {
+        self.next_in(overflow, self.hours, local)
     }
 
     /// The first local second from `local` on that matches in a written hour: one that means a time
     /// of the day, and so goes by the rules for clock changes.
-    pub(super) fn next_written(&self, local: i64) -> Option<i64> {
-        self.next_in(self.hours & !self.wildcard_hours, local)
+    pub(super) fn next_written(&self, overflow: DayOverflow, local: i64) -> Option<i64> {
+        self.next_in(overflow, self.hours & !self.wildcard_hours, local)
     }
 
     /// Whether the hour of a local second runs through clock changes.
@@ -91,26 +101,26 @@ impl CronExpression {
     }
 
     /// The first local second from `local` on that matches in one of these hours.
-    fn next_in(&self, hours: u32, local: i64) -> Option<i64> {
+    fn next_in(&self, overflow: DayOverflow, hours: u32, local: i64) -> Option<i64> {
         #[cfg(test)]
         super::tests::steps::take();
         let (day, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
-        if self.day_matches(day)
+        if self.day_matches(overflow, day)
             && let Some(time) = self.next_time(hours, second)
         {
             return Some(day * DAY + time);
         }
         let time = self.next_time(hours, 0)?;
-        self.next_day(day + 1, YEARS).map(|day| day * DAY + time)
+        self.next_day(overflow, day + 1, YEARS).map(|day| day * DAY + time)
     }
 
-    fn day_matches(&self, day: i64) -> bool {
+    fn day_matches(&self, overflow: DayOverflow, day: i64) -> bool {
         let date = civil::date_of(day);
-        self.months & 1 << date.month != 0 && self.days.of(date.year, date.month) & 1 << date.day != 0
+        self.months & 1 << date.month != 0 && self.days.of(overflow, date.year, date.month) & 1 << date.day != 0
     }
 
     /// The first day from `from` on that matches, if there is one within `years`.
-    fn next_day(&self, from: i64, years: i64) -> Option<i64> {
+    fn next_day(&self, overflow: DayOverflow, from: i64, years: i64) -> Option<i64> {
         let first = civil::date_of(from);
         for year in first.year..=first.year + years {
             let mut months = self.months;
@@ -120,7 +130,7 @@ impl CronExpression {
             while months != 0 {
                 let month = months.trailing_zeros();
                 months &= months - 1;
-                let mut days = self.days.of(year, month);
+                let mut days = self.days.of(overflow, year, month);
                 if year == first.year && month == first.month {
                     days &= u32::MAX << first.day;
                 }
@@ -171,8 +181,10 @@ impl FromStr for CronExpression {
 
 impl TryFrom<String> for CronExpression {
     type Error = CronError;
+    /// Reads a stored expression, which matched by the rule that is stored beside it. What matches
+    /// by any rule matches by this one.
     fn try_from(text: String) -> Result<Self, CronError> {
-        Self::parse(&text)
+        Self::parse_with(&text, DayOverflow::Last)
     }
 }
 

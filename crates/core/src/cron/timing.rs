@@ -63,6 +63,17 @@ pub enum DstFold {
     Both,
 }
 
+/// What days 29 to 31 of an expression mean in a month that does not have them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DayOverflow {
+    /// It does not fire in that month.
+    #[default]
+    Skip,
+    /// It fires on the last day of the month, once for all such days.
+    Last,
+}
+
 /// The repetition of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -82,6 +93,9 @@ pub struct TimingRules {
     pub dst_gap: DstGap,
     /// For local times that exist twice.
     pub dst_fold: DstFold,
+    /// For days that a month does not have; intervals ignore it. Earlier versions stored none.
+    #[serde(default)]
+    pub day_overflow: DayOverflow,
     /// No instant is before it.
     pub starts_at: Option<Timestamp>,
     /// No instant is after it.
@@ -177,7 +191,7 @@ impl Timing {
     ) -> (Option<i64>, Option<i64>) {
         let (mut local, mut rejected) = (from, false);
         loop {
-            match cron.next_local(local) {
+            match cron.next_local(self.rules.day_overflow, local) {
                 Some(found) if found < stretch.local_until() => match self.rejected_until(cron, stretch, found) {
                     None => return (Some(found - stretch.ahead), None),
                     Some(until) => (local, rejected) = (until, true),
@@ -210,7 +224,8 @@ impl Timing {
             return false;
         }
         let mut local = self.rules.zone.stretch_at(stretch.from - 1).local_until();
-        while let Some(found) = cron.next_written(local).filter(|found| *found < stretch.local_from()) {
+        let next_written = |local| cron.next_written(self.rules.day_overflow, local);
+        while let Some(found) = next_written(local).filter(|found| *found < stretch.local_from()) {
             // If clocks are moved twice within a day, another stretch may show it.
             let elsewhere = self
                 .earlier(stretch, stretch.from)

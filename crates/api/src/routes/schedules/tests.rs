@@ -1,3 +1,5 @@
+mod edits;
+
 use punctual_core::time::Timestamp;
 use serde_json::{Value, json};
 

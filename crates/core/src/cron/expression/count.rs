@@ -1,37 +1,38 @@
 //! How many local seconds of a stretch of time match an expression, by multiplying instead of
 //! listing.
 
-use super::{CronExpression, HOUR};
+use super::{CronExpression, DayOverflow, HOUR};
 use crate::civil::{self, DAY};
 
 impl CronExpression {
     /// How many local seconds from `from` to before `until` match.
-    pub(in crate::cron) fn count_local(&self, from: i64, until: i64) -> u64 {
-        self.count_in(self.hours, from, until)
+    pub(in crate::cron) fn count_local(&self, overflow: DayOverflow, from: i64, until: i64) -> u64 {
+        self.count_in(overflow, self.hours, from, until)
     }
 
     /// How many of them are in written hours.
-    pub(in crate::cron) fn count_written(&self, from: i64, until: i64) -> u64 {
-        self.count_in(self.hours & !self.wildcard_hours, from, until)
+    pub(in crate::cron) fn count_written(&self, overflow: DayOverflow, from: i64, until: i64) -> u64 {
+        self.count_in(overflow, self.hours & !self.wildcard_hours, from, until)
     }
 
-    fn count_in(&self, hours: u32, from: i64, until: i64) -> u64 {
+    fn count_in(&self, overflow: DayOverflow, hours: u32, from: i64, until: i64) -> u64 {
         if until <= from {
             return 0;
         }
         let (first, last) = (from.div_euclid(DAY), until.div_euclid(DAY));
-        let begun = |day: i64, local: i64| if self.day_matches(day) { self.times_before(hours, local) } else { 0 };
-        self.days_between(first, last) * self.times_before(hours, DAY) + begun(last, until.rem_euclid(DAY))
+        let begun =
+            |day: i64, local: i64| if self.day_matches(overflow, day) { self.times_before(hours, local) } else { 0 };
+        self.days_between(overflow, first, last) * self.times_before(hours, DAY) + begun(last, until.rem_euclid(DAY))
             - begun(first, from.rem_euclid(DAY))
     }
 
     /// How many days from `from` to before `until` match.
-    fn days_between(&self, from: i64, until: i64) -> u64 {
+    fn days_between(&self, overflow: DayOverflow, from: i64, until: i64) -> u64 {
         let (first, end) = (civil::date_of(from), civil::date_of(until));
         let (mut year, mut month, mut count) = (first.year, first.month, 0);
         while (year, month) <= (end.year, end.month) {
             if self.months & 1 << month != 0 {
-                let mut days = self.days.of(year, month);
+                let mut days = self.days.of(overflow, year, month);
                 if (year, month) == (first.year, first.month) {
                     days &= u32::MAX << first.day;
                 }

@@ -1,5 +1,6 @@
 //! Which days of a month match the two day fields of an expression, as one bit mask for a month.
 
+use super::DayOverflow;
 use crate::civil;
 
 /// Saturday, as the day of a week that begins with Sunday.
@@ -20,6 +21,9 @@ pub(super) struct Days {
 pub(super) struct OfMonth {
     /// Bit 1 is the first.
     pub(super) days: u32,
+    /// Those of the days that are written out: a wildcard (`*`, `*/n`, `?`) names only days that
+    /// there are, so they never overflow.
+    pub(super) written: u32,
     /// Bit n: n days before the last.
     pub(super) before_last: u32,
     /// Bit n: the weekday nearest to the nth.
@@ -38,10 +42,10 @@ pub(super) struct OfWeek {
 
 impl Days {
     /// The days of a month that match; bit 1 is the first.
-    pub(super) fn of(&self, year: i64, month: u32) -> u32 {
+    pub(super) fn of(&self, overflow: DayOverflow, year: i64, month: u32) -> u32 {
         let length = civil::days_in(year, month);
         let first_weekday = civil::weekday(civil::first_of(year, month));
-        let of_month = self.of_month.of(length, first_weekday);
+        let of_month = self.of_month.of(overflow, length, first_weekday);
         let of_week = self.of_week.of(length, first_weekday);
         if self.either { of_month | of_week } else { of_month & of_week }
     }
@@ -53,16 +57,19 @@ fn all(length: u32) -> u32 {
 }
 
 impl OfMonth {
-    fn of(&self, length: u32, first_weekday: u32) -> u32 {
+    fn of(&self, overflow: DayOverflow, length: u32, first_weekday: u32) -> u32 {
         let mut days = self.days & all(length);
+        if overflow == DayOverflow::Last && self.written & !all(length) != 0 {
+            days |= 1 << length;
+        }
         for back in bits(self.before_last) {
             if back < length {
                 days |= 1 << (length - back);
             }
         }
         for wanted in bits(self.nearest_weekday) {
-            if wanted <= length {
-                days |= 1 << nearest_weekday(wanted, length, first_weekday);
+            if wanted <= length || overflow == DayOverflow::Last {
+                days |= 1 << nearest_weekday(wanted.min(length), length, first_weekday);
             }
         }
         if self.last_weekday {

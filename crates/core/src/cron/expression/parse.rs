@@ -162,7 +162,11 @@ fn days_of_month(text: &str) -> Result<OfMonth, CronError> {
                 } else if let Some(day) = upper.strip_suffix('W') {
                     found.nearest_weekday |= 1 << value(field, day, item)?;
                 } else {
-                    found.days |= narrow(plain(field, item)?);
+                    let days = narrow(plain(field, item)?);
+                    found.days |= days;
+                    if !item.starts_with('*') {
+                        found.written |= days;
+                    }
                 }
             }
         }

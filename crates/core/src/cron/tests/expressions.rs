@@ -1,7 +1,7 @@
 //! The meaning of expressions where no clock changes.
 
 use super::{at, instants, timing};
-use crate::cron::{CronExpression, Interval, Pattern, Timing, TimingRules, Zone};
+use crate::cron::{CronExpression, DayOverflow, Interval, Pattern, Timing, TimingRules, Zone};
 use crate::time::Timestamp;
 
 /// The days of 2026 and 2027 on which an expression fires at midnight, as `MM-DD`, from one of them
@@ -128,6 +128,46 @@ fn a_timing_survives_its_storage() {
     let interval = every(90, "2026-01-01T00:00:00.250Z", TimingRules::default());
     let json = serde_json::to_string(&interval).unwrap();
     assert_eq!(serde_json::from_str::<Timing>(&json).unwrap(), interval);
+}
+
+#[test]
+fn a_rule_for_short_months_is_skip_where_none_is_stored() {
+    let mut timing = timing("0 9 31 * *", "UTC");
+    timing.rules.day_overflow = DayOverflow::Last;
+    let mut stored = serde_json::to_value(&timing).unwrap();
+    assert_eq!(serde_json::from_value::<Timing>(stored.clone()).unwrap(), timing);
+    stored["rules"].as_object_mut().unwrap().remove("day_overflow").unwrap();
+    assert_eq!(serde_json::from_value::<Timing>(stored).unwrap().rules.day_overflow, DayOverflow::Skip);
+}
+
+#[test]
+fn days_beyond_a_month_may_mean_its_last_day() {
+    let days = |cron: &str, day_overflow: DayOverflow| {
+        let cron = CronExpression::parse_with(cron, day_overflow).unwrap_or_else(|fault| panic!("{cron} {fault}"));
+        let timing =
+            Timing { pattern: Pattern::Cron(cron), rules: TimingRules { day_overflow, ..TimingRules::default() } };
+        let days = instants(&timing, "2027-01-15", "2027-05-01");
+        days.iter().map(|day| day[5..10].to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    for (cron, skip, last) in [
+        ("0 9 31 * *", "01-31 03-31", "01-31 02-28 03-31 04-30"),
+        ("0 9 30 * *", "01-30 03-30 04-30", "01-30 02-28 03-30 04-30"),
+        ("0 9 29 2,4 *", "04-29", "02-28 04-29"),
+        ("0 9 29-31 2 MON#1", "02-01", "02-01 02-28"),
+        // Once for all of them, also beside a day that is there.
+        ("0 9 28,29,30,31 2 *", "02-28", "02-28"),
+        ("0 9 21/10 2-4 *", "02-21 03-21 03-31 04-21", "02-21 02-28 03-21 03-31 04-21 04-30"),
+        // The nearest weekday to the last day: 28 February is a Sunday.
+        ("0 9 31W 2,4 *", "", "02-26 04-30"),
+        // A wildcard names only days that there are.
+        ("0 9 */15 * *", "01-16 01-31 02-01 02-16 03-01 03-16 03-31 04-01 04-16", ""),
+        ("0 9 L,L-30 * *", "01-31 02-28 03-01 03-31 04-30", ""),
+    ] {
+        if !skip.is_empty() {
+            assert_eq!(days(cron, DayOverflow::Skip), skip, "{cron}");
+        }
+        assert_eq!(days(cron, DayOverflow::Last), if last.is_empty() { skip } else { last }, "{cron}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{at, moved, steps, timing};
-use crate::cron::{CronExpression, DstFold, DstGap, Interval, Pattern, Timing, TimingRules, Zone};
+use crate::cron::{CronExpression, DayOverflow, DstFold, DstGap, Interval, Pattern, Timing, TimingRules, Zone};
 use crate::time::Timestamp;
 
 /// Expressions that are as rare as they can be.
@@ -148,13 +148,17 @@ prop_compose! {
 
 prop_compose! {
     fn timings()(
-        cron in expressions().prop_filter_map("never matches", |text| CronExpression::parse(&text).ok()),
+        (cron, day_overflow) in (expressions(), prop::sample::select(vec![DayOverflow::Skip, DayOverflow::Last]))
+            .prop_filter_map("never matches", |(text, overflow)| {
+                Some((CronExpression::parse_with(&text, overflow).ok()?, overflow))
+            }),
         zone in prop::sample::select(Zone::names()),
         dst_gap in prop::sample::select(vec![DstGap::Shift, DstGap::Skip]),
         dst_fold in prop::sample::select(vec![DstFold::First, DstFold::Last, DstFold::Both]),
     ) -> Timing {
         let zone = Zone::named(&zone).unwrap();
-        Timing { pattern: Pattern::Cron(cron), rules: TimingRules { zone, dst_gap, dst_fold, ..TimingRules::default() } }
+        let rules = TimingRules { zone, dst_gap, dst_fold, day_overflow, ..TimingRules::default() };
+        Timing { pattern: Pattern::Cron(cron), rules }
     }
 }
 
@@ -186,8 +190,9 @@ proptest! {
         let second = next.unwrap().as_millis() / 1_000;
         let stretch = timing.rules.zone.stretch_at(second);
         let local = second + stretch.ahead;
-        let shifted = second == stretch.from && timing.rules.dst_gap == DstGap::Shift && cron.next_written(local).is_some();
-        prop_assert!(cron.next_local(local) == Some(local) || shifted);
+        let TimingRules { dst_gap, day_overflow: overflow, .. } = timing.rules;
+        let shifted = second == stretch.from && dst_gap == DstGap::Shift && cron.next_written(overflow, local).is_some();
+        prop_assert!(cron.next_local(overflow, local) == Some(local) || shifted);
     }
 
     #[test]

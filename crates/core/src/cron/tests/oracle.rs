@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::steps;
-use crate::cron::{CronExpression, DstFold, DstGap, Pattern, Timing, TimingRules, Zone};
+use crate::cron::{CronExpression, DayOverflow, DstFold, DstGap, Pattern, Timing, TimingRules, Zone};
 use crate::time::Timestamp;
 use classes::{CLASSES, Change};
 use dumb::{Dumb, Window};
@@ -123,7 +123,8 @@ fn check(share: i64) -> Tally {
                 }
                 let text = template.filled_in(change);
                 let (cron, dumb) = crons.entry(text).or_insert_with_key(|text| {
-                    (CronExpression::parse(text).unwrap_or_else(|fault| panic!("{text} {fault}")), Dumb::read(text))
+                    let cron = CronExpression::parse(text).unwrap_or_else(|fault| panic!("{text} {fault}"));
+                    (cron, Dumb::read(text, DayOverflow::Skip))
                 });
                 for (dst_gap, dst_fold) in policies(dumb, change, number + class) {
                     let rules = TimingRules { zone: zone.clone(), dst_gap, dst_fold, ..TimingRules::default() };
@@ -222,19 +223,20 @@ fn every_day_of_a_century() {
         if !done.insert(text.clone()) {
             continue;
         }
-        let dumb = Dumb::read(&text);
-        let cron = CronExpression::parse(&text).unwrap();
-        let timing = Timing { pattern: Pattern::Cron(cron), rules: TimingRules::default() };
-        let expected: Vec<i64> = (YEARS.0..6_000_000_000)
-            .step_by(86_400)
-            .filter(|second| dumb.matches_day(utc.to_datetime(jiff::Timestamp::from_second(*second).unwrap()).date()))
-            .collect();
-        let found: Vec<i64> = timing
-            .iter_between(millis(YEARS.0), Timestamp::from_millis(6_000_000_000_000 - 1))
-            .map(|at| at.as_millis() / 1_000)
-            .collect();
-        assert!(found == expected, "{text}");
-        days += expected.len();
+        for day_overflow in [DayOverflow::Skip, DayOverflow::Last] {
+            let dumb = Dumb::read(&text, day_overflow);
+            let cron = CronExpression::parse(&text).unwrap();
+            let rules = TimingRules { day_overflow, ..TimingRules::default() };
+            let timing = Timing { pattern: Pattern::Cron(cron), rules };
+            let date = |second: i64| utc.to_datetime(jiff::Timestamp::from_second(second).unwrap()).date();
+            let expected: Vec<i64> =
+                (YEARS.0..6_000_000_000).step_by(86_400).filter(|second| dumb.matches_day(date(*second))).collect();
+            let (from, to) = (millis(YEARS.0), Timestamp::from_millis(6_000_000_000_000 - 1));
+            let found: Vec<i64> = timing.iter_between(from, to).map(|at| at.as_millis() / 1_000).collect();
+            assert!(found == expected, "{text}, {day_overflow:?}");
+            assert_eq!(timing.count_between(from, to), expected.len() as u64, "{text}, {day_overflow:?}");
+            days += expected.len();
+        }
     }
     assert!(days > 100_000, "{days}");
 }

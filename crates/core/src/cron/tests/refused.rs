@@ -1,7 +1,7 @@
 //! Refused expressions and zones, and their error messages.
 
 use super::at;
-use crate::cron::{CronError, CronExpression, Interval, Zone, ZoneError};
+use crate::cron::{CronError, CronExpression, DayOverflow, Interval, Zone, ZoneError};
 
 fn refusal(text: &str) -> CronError {
     match CronExpression::parse(text) {
@@ -70,6 +70,13 @@ fn an_expression_that_never_matches_is_refused() {
         "0 0 30 FEB ?",
     ] {
         assert_eq!(refusal(text), CronError::Impossible, "{text}");
+    }
+    for text in ["0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 30W 2 *"] {
+        assert!(CronExpression::parse_with(text, DayOverflow::Last).is_ok(), "{text}");
+    }
+    for text in ["0 0 L-29 2 *", "0 0 LW * */7"] {
+        let refused = CronExpression::parse_with(text, DayOverflow::Last);
+        assert_eq!(refused, Err(CronError::Impossible), "{text}");
     }
     for text in ["0 0 29 2 *", "0 0 31 * *", "0 0 30 2 MON", "0 0 * 2 MON#5", "0 0 L-28 2 *", "0 0 29W 2 *"] {
         assert!(CronExpression::parse(text).is_ok(), "{text}");

@@ -28,6 +28,7 @@ async fn a_schedule_is_shown_with_every_default() {
         ("catchup_window_seconds", json!(3600)),
         ("dst_gap", json!("shift")),
         ("dst_fold", json!("first")),
+        ("day_overflow", json!("skip")),
         ("jitter_seconds", json!(0)),
         ("ends_at", json!(null)),
         ("max_runs", json!(null)),
@@ -47,6 +48,7 @@ async fn a_schedule_is_shown_with_every_default() {
     let given = json!({
         "cron": "*/5 8-17 * * MON-FRI", "timezone": "europe/berlin", "overlap_policy": "terminate_other",
         "catchup": "all", "catchup_window_seconds": 90.5, "dst_gap": "skip", "dst_fold": "both", "jitter_seconds": 2.5,
+        "day_overflow": "last",
         "starts_at": written(in_seconds(-5.0)), "ends_at": "2099-01-01T00:00:00.000Z", "max_runs": 7,
         "pause_on_failure": true, "paused": true,
         "task": {"type": "a", "payload": {"n": [1.50, null]}, "priority": "high", "metadata": {"k": "v"}},

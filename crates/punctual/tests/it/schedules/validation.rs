@@ -60,6 +60,7 @@ async fn every_fault_names_its_field() {
         ("overlap_policy", json!("never")),
         ("catchup", json!("some")),
         ("dst_gap", json!("x")),
+        ("day_overflow", json!("first")),
         ("dst_fold", json!("x")),
         ("catchup_window_seconds", json!(-1)),
         ("catchup_window_seconds", json!(1e9)),

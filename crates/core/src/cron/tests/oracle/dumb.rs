@@ -11,7 +11,7 @@ use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 
 use super::classes::Change;
-use crate::cron::{DstFold, DstGap};
+use crate::cron::{DayOverflow, DstFold, DstGap};
 
 /// An expression.
 pub(super) struct Dumb {
@@ -21,12 +21,13 @@ pub(super) struct Dumb {
     day_of_month: String,
     month: String,
     day_of_week: String,
+    overflow: DayOverflow,
     /// Whether the minutes of each hour run through changes of the clocks.
     runs_through: Vec<bool>,
 }
 
 impl Dumb {
-    pub(super) fn read(text: &str) -> Self {
+    pub(super) fn read(text: &str, overflow: DayOverflow) -> Self {
         let text = match text {
             "@hourly" => "0 * * * *",
             "@daily" => "0 0 * * *",
@@ -52,6 +53,7 @@ impl Dumb {
             day_of_month: day_of_month.to_owned(),
             month: month.to_owned(),
             day_of_week: day_of_week.to_owned(),
+            overflow,
             runs_through: (0..24)
                 .map(|h| hour.split(',').all(|item| item.starts_with('*') || !has(item, h, 0, 23)))
                 .collect(),
@@ -67,7 +69,7 @@ impl Dumb {
         if !has(&self.month, i64::from(date.month()), 1, 12) {
             return false;
         }
-        let by_month = self.day_of_month.split(',').any(|item| is_day_of_month(item, date));
+        let by_month = self.day_of_month.split(',').any(|item| is_day_of_month(item, date, self.overflow));
         let by_week = self.day_of_week.split(',').any(|item| is_day_of_week(item, date));
         let open = |field: &str| field.contains('*') || field.contains('?');
         match (open(&self.day_of_month), open(&self.day_of_week)) {
@@ -121,7 +123,9 @@ fn is_weekday(date: Date) -> bool {
     !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday)
 }
 
-fn is_day_of_month(item: &str, date: Date) -> bool {
+fn is_day_of_month(item: &str, date: Date, overflow: DayOverflow) -> bool {
+    let overflows = overflow == DayOverflow::Last;
+    let length = i64::from(date.days_in_month());
     let weekdays = || {
         let days = date.first_of_month().series(jiff::Span::new().days(1));
         days.take_while(|day| day.month() == date.month()).filter(|day| is_weekday(*day))
@@ -136,11 +140,13 @@ fn is_day_of_month(item: &str, date: Date) -> bool {
         return i64::from(date.last_of_month().day() - date.day()) == number(back);
     }
     if let Some(wanted) = item.strip_suffix('W') {
-        let wanted = number(wanted);
+        let wanted = if overflows { number(wanted).min(length) } else { number(wanted) };
         let nearest = weekdays().min_by_key(|day| (i64::from(day.day()) - wanted).abs());
-        return wanted <= i64::from(date.days_in_month()) && nearest == Some(date);
+        return wanted <= length && nearest == Some(date);
     }
+    let is_last = date == date.last_of_month() && !item.starts_with(['*', '?']);
     has(item, i64::from(date.day()), 1, 31)
+        || (overflows && is_last && (length + 1..=31).any(|beyond| has(item, beyond, 1, 31)))
 }
 
 fn is_day_of_week(item: &str, date: Date) -> bool {
