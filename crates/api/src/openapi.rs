@@ -167,7 +167,8 @@ fn share(components: &mut Components) {
     components.headers.insert("RequestId".to_owned(), RefOr::T(request_id));
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+/// The operations of a path.
+pub fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let PathItem { get, put, post, delete, options, head, patch, .. } = item;
     [get, put, post, delete, options, head, patch].into_iter().filter_map(Option::as_mut)
 }

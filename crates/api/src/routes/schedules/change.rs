@@ -51,7 +51,7 @@ pub async fn rewrite(
             api.schedules.replace(edited).await?
         };
         match written {
-            Replaced::Done => request.find().await.map(Some),
+            Replaced::Done => request.find_written().await.map(Some),
             Replaced::NameTaken => Err(name_taken(&name)),
             Replaced::Lost => Ok(None),
         }
@@ -79,7 +79,7 @@ pub async fn pause(request: &ScheduleRequest, condition: &If, reason: Option<&st
         paused.set_pause(Some(SchedulePause { at, reason: reason.map(str::to_owned) }));
         paused.progress.next_check_at = paused.next_check_at(true);
         match api.schedules.replace(paused).await? {
-            Replaced::Done => request.find().await.map(Some),
+            Replaced::Done => request.find_written().await.map(Some),
             _ => Ok(None),
         }
     };
@@ -94,7 +94,7 @@ pub async fn resume(request: &ScheduleRequest, condition: &If) -> Result<Schedul
             return Ok(Some(snapshot.schedule));
         }
         match write_resume(&request.api, snapshot, None, now).await? {
-            Replaced::Done => request.find().await.map(Some),
+            Replaced::Done => request.find_written().await.map(Some),
             _ => Ok(None),
         }
     };

@@ -11,6 +11,7 @@ use punctual_core::ids::ScheduleId;
 use punctual_core::schedules::{Advance, Advanced, Schedule, ScheduleSnapshot};
 use punctual_core::time::Timestamp;
 use punctual_submission::ScheduleValidator;
+use punctual_submission::fields::is_name;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::answer;
@@ -23,14 +24,20 @@ use crate::state::Api;
 /// lock (`crate::schedules::KeyedMutex`) serialises those of this one.
 pub const ROUNDS: usize = 64;
 
+/// The beginning of the paths that have the name of a schedule instead of its id.
+pub const BY_NAME: &str = "/v1/schedules/by-name/";
+
 /// A request about one schedule.
 pub struct ScheduleRequest {
     /// The interface.
     pub api: Api,
     /// The tenant.
     pub tenant: String,
-    /// The id in the path.
+    /// The id in the path, or that of the schedule with the name in the path.
     pub id: ScheduleId,
+    /// The name in the path. Every read makes sure that the schedule still has it, and every write
+    /// that nothing changed since the read.
+    pub name: Option<String>,
 }
 
 impl FromRequestParts<Api> for ScheduleRequest {
@@ -38,10 +45,21 @@ impl FromRequestParts<Api> for ScheduleRequest {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let Tenant(tenant) = Tenant::from_headers(&parts.headers)?;
+        if parts.uri.path().starts_with(BY_NAME) {
+            let NamePath(name) = NamePath::from_request_parts(parts, api).await?;
+            let there = find_named(api, &tenant, &name).await?.ok_or_else(no_such_name)?;
+            return Ok(Self { api: api.clone(), tenant, id: there.id, name: Some(name) });
+        }
         // A text that is no id names no schedule.
-        let id = path_text(parts).await.and_then(|text| text.parse().ok()).ok_or_else(no_such_schedule)?;
-        Ok(Self { api: api.clone(), tenant, id })
+        let id = path_text(parts).await.and_then(|text| text.parse().ok()).ok_or_else(no_such_id)?;
+        Ok(Self { api: api.clone(), tenant, id, name: None })
     }
+}
+
+/// Reads the schedule of this name.
+pub async fn find_named(api: &Api, tenant: &str, name: &str) -> Result<Option<Schedule>, Problem> {
+    // The store may not be able to compare a text that is no name.
+    Ok(if is_name(name) { api.schedules.named(tenant, name).await? } else { None })
 }
 
 /// The name of a schedule in the path.
@@ -60,12 +78,28 @@ impl<S: Send + Sync> FromRequestParts<S> for NamePath {
 impl ScheduleRequest {
     /// Reads the schedule.
     pub async fn find(&self) -> Result<Schedule, Problem> {
-        self.api.schedules.get(&self.tenant, self.id).await?.ok_or_else(no_such_schedule)
+        let found = self.api.schedules.get(&self.tenant, self.id).await?;
+        found.filter(|schedule| self.is_meant(schedule)).ok_or_else(|| self.not_found())
+    }
+
+    /// Reads the schedule after this request has written it, which may have renamed it.
+    pub async fn find_written(&self) -> Result<Schedule, Problem> {
+        self.api.schedules.get(&self.tenant, self.id).await?.ok_or_else(|| self.not_found())
     }
 
     /// Reads the schedule with everything that an advance is based on.
     pub async fn snapshot(&self) -> Result<ScheduleSnapshot, Problem> {
-        self.api.schedules.snapshot(&self.tenant, self.id).await?.ok_or_else(no_such_schedule)
+        let found = self.api.schedules.snapshot(&self.tenant, self.id).await?;
+        found.filter(|snapshot| self.is_meant(&snapshot.schedule)).ok_or_else(|| self.not_found())
+    }
+
+    /// Whether the path names this schedule: another request may have renamed it.
+    fn is_meant(&self, schedule: &Schedule) -> bool {
+        self.name.as_ref().is_none_or(|name| *name == schedule.name)
+    }
+
+    fn not_found(&self) -> Problem {
+        if self.name.is_some() { no_such_name() } else { no_such_id() }
     }
 
     /// Locks the schedule against other requests on this node, until the guard is dropped.
@@ -115,8 +149,12 @@ pub fn answer(status: StatusCode, schedule: &Schedule) -> Result<Response, Probl
     Ok(answer::versioned(status, schedule.version, &view::schedule(schedule)?))
 }
 
-fn no_such_schedule() -> Problem {
+fn no_such_id() -> Problem {
     Problem::new(Code::NotFound, "there is no schedule with this id")
+}
+
+fn no_such_name() -> Problem {
+    Problem::new(Code::NotFound, "there is no schedule with this name")
 }
 
 /// The refusal of a name that another schedule has.

@@ -8,7 +8,7 @@ use punctual_core::schedules::Schedule;
 
 use super::change::rewrite;
 use super::create::{created, insert};
-use super::request::{NamePath, ROUNDS, ScheduleRequest, answer, kept_changing, validator};
+use super::request::{NamePath, ROUNDS, ScheduleRequest, answer, find_named, kept_changing, validator};
 use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Conflict, Invalid, VersionMismatch};
 use crate::problem::{Code, Problem};
@@ -45,7 +45,7 @@ pub async fn put_schedule(
         return Err(Problem::invalid_at("/name", "must be the one in the path, or be left out"));
     }
     for _ in 0..ROUNDS {
-        let Some(there) = api.schedules.named(&tenant, &name).await? else {
+        let Some(there) = find_named(&api, &tenant, &name).await? else {
             condition.check("schedule", None)?;
             match insert(&api, &tenant, new.clone()).await? {
                 Some(schedule) => return created(&schedule),
@@ -53,9 +53,10 @@ pub async fn put_schedule(
             }
         };
         let wanted = |schedule: &Schedule| Ok(validator(&api, &tenant, Some(schedule.created_at)).check(new.clone())?);
-        let request = ScheduleRequest { api: api.clone(), tenant: tenant.clone(), id: there.id };
+        let request =
+            ScheduleRequest { api: api.clone(), tenant: tenant.clone(), id: there.id, name: Some(name.clone()) };
         match rewrite(&request, &condition, wanted).await {
-            // It was removed meanwhile: create it.
+            // It was removed or renamed meanwhile: create it.
             Err(problem) if problem.code() == Code::NotFound => {}
             rewritten => return answer(StatusCode::OK, &rewritten?),
         }

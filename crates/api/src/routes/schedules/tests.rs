@@ -1,3 +1,4 @@
+mod by_name;
 mod edits;
 
 use punctual_core::time::Timestamp;

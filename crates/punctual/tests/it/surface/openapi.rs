@@ -49,6 +49,15 @@ const CALLS: &[&str] = &[
     "DELETE /v1/schedules/{}/backfill",
     "GET /v1/schedules/{}/preview",
     "GET /v1/schedules/{}/occurrences",
+    "PATCH /v1/schedules/by-name/{}",
+    "DELETE /v1/schedules/by-name/{}",
+    "POST /v1/schedules/by-name/{}/pause",
+    "POST /v1/schedules/by-name/{}/resume",
+    "POST /v1/schedules/by-name/{}/trigger",
+    "POST /v1/schedules/by-name/{}/backfill",
+    "DELETE /v1/schedules/by-name/{}/backfill",
+    "GET /v1/schedules/by-name/{}/preview",
+    "GET /v1/schedules/by-name/{}/occurrences",
     "GET /v1/forecast",
     "GET /v1/admin/nodes",
     "GET /v1/admin/partitions",
@@ -363,7 +372,7 @@ async fn check_schedules(caller: &Caller, checker: &mut Checker) {
     checker.check("POST /v1/schedules", &made);
     checker.check("POST /v1/schedules", &api.post("/v1/schedules", &schedule).await);
     checker.check("POST /v1/schedules", &api.post("/v1/schedules", &json!({"cron": "x"})).await);
-    let path = format!("/v1/schedules/{}", made.expect(201)["schedule_id"].as_str().expect("an id"));
+    let id = made.expect(201)["schedule_id"].as_str().expect("an id").to_owned();
     checker.check("GET /v1/schedules", &api.get("/v1/schedules?limit=1").await);
     checker.check("GET /v1/schedules", &api.get("/v1/schedules?cursor=x").await);
     checker.check("POST /v1/schedules/preview", &api.post("/v1/schedules/preview?count=2", &schedule).await);
@@ -374,30 +383,40 @@ async fn check_schedules(caller: &Caller, checker: &mut Checker) {
     checker.check("GET /v1/schedules/by-name/{}", &api.get("/v1/schedules/by-name/none").await);
     let broken = api.call("PUT", "/v1/schedules/by-name/%ff").json(&schedule).send().await;
     broken.problem(404);
-    checker.check("GET /v1/schedules/{}", &api.get(&path).await);
     checker.check("GET /v1/schedules/{}", &api.get("/v1/schedules/%ff").await);
-    checker.check("PATCH /v1/schedules/{}", &api.patch(&path, &json!({"max_runs": 9, "ends_at": null})).await);
+    check_one_schedule(caller, checker, &format!("/v1/schedules/{id}"), "/v1/schedules/{}").await;
+    check_one_schedule(caller, checker, "/v1/schedules/by-name/other", "/v1/schedules/by-name/{}").await;
+}
+
+/// Every call about the schedule at `path`, which the document has as `known`.
+async fn check_one_schedule(caller: &Caller, checker: &mut Checker, path: &str, known: &str) {
+    let api = &caller.api;
+    let mut check =
+        |method: &str, verb: &str, answer: &Reply| checker.check(&format!("{method} {known}{verb}"), answer);
+    check("GET", "", &api.get(path).await);
+    let edit = json!({"max_runs": 9, "ends_at": null, "task": {"payload": {"a": 1}, "queue": null}});
+    check("PATCH", "", &api.patch(path, &edit).await);
+    check("PATCH", "", &api.patch(path, &json!({"task": {"type": null}})).await);
     for body in [json!({"reason": "why"}), json!({"reason": 1})] {
-        checker.check("POST /v1/schedules/{}/pause", &api.post(&format!("{path}/pause"), &body).await);
+        check("POST", "/pause", &api.post(&format!("{path}/pause"), &body).await);
     }
-    checker.check("GET /v1/schedules/{}", &api.get(&path).await);
-    checker.check("POST /v1/schedules/{}/resume", &api.call("POST", &format!("{path}/resume")).send().await);
+    check("GET", "", &api.get(path).await);
+    check("POST", "/resume", &api.call("POST", &format!("{path}/resume")).send().await);
     for _ in 0..2 {
-        checker.check("POST /v1/schedules/{}/trigger", &api.call("POST", &format!("{path}/trigger")).send().await);
+        check("POST", "/trigger", &api.call("POST", &format!("{path}/trigger")).send().await);
     }
     for _ in 0..2 {
-        let keyed = api.call("POST", &format!("{path}/trigger")).header("idempotency-key", "k").json(&json!({}));
-        checker.check("POST /v1/schedules/{}/trigger", &keyed.send().await);
+        let keyed = api.call("POST", &format!("{path}/trigger")).header("idempotency-key", path).json(&json!({}));
+        check("POST", "/trigger", &keyed.send().await);
     }
-    for verb in ["trigger", "resume"] {
-        let refused = api.post(&format!("{path}/{verb}"), &json!({"what": 1})).await;
-        checker.check(&format!("POST /v1/schedules/{{}}/{verb}"), &refused);
+    for verb in ["/trigger", "/resume"] {
+        check("POST", verb, &api.post(&format!("{path}{verb}"), &json!({"what": 1})).await);
     }
     let range = json!({"from": "2024-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"});
-    checker.check("POST /v1/schedules/{}/backfill", &api.post(&format!("{path}/backfill"), &range).await);
-    checker.check("DELETE /v1/schedules/{}/backfill", &api.delete(&format!("{path}/backfill")).await);
-    checker.check("GET /v1/schedules/{}/preview", &api.get(&format!("{path}/preview?count=2")).await);
-    checker.check("GET /v1/schedules/{}/occurrences", &api.get(&format!("{path}/occurrences?limit=1")).await);
-    checker.check("DELETE /v1/schedules/{}", &api.delete(&path).await);
-    checker.check("DELETE /v1/schedules/{}", &api.delete(&path).await);
+    check("POST", "/backfill", &api.post(&format!("{path}/backfill"), &range).await);
+    check("DELETE", "/backfill", &api.delete(&format!("{path}/backfill")).await);
+    check("GET", "/preview", &api.get(&format!("{path}/preview?count=2")).await);
+    check("GET", "/occurrences", &api.get(&format!("{path}/occurrences?limit=1")).await);
+    check("DELETE", "", &api.delete(path).await);
+    check("DELETE", "", &api.delete(path).await);
 }
