@@ -59,7 +59,8 @@ pub use queue::{
 pub use retry::{Backoff, Jitter, RetryPolicy, RetryPolicyFields};
 pub use schedule::{
     Backfill, BackfillAnswer, Catchup, Covers, DayOverflow, DstFold, DstGap, NewSchedule, Occurrence, Origin, Outcome,
-    OverlapPolicy, PauseSchedule, ResumeSchedule, Schedule, SchedulePatch, TriggerSchedule, UpcomingRun,
+    OverlapPolicy, PauseSchedule, ResumeSchedule, Schedule, SchedulePatch, ScheduledTaskPatch, TriggerSchedule,
+    UpcomingRun,
 };
 pub use seconds::Seconds;
 pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};

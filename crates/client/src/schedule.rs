@@ -2,11 +2,14 @@
 
 use punctual_core::cron::{DayOverflow as CoreOverflow, DstFold as CoreFold, DstGap as CoreGap};
 use punctual_core::ids::{ScheduleId, TaskId};
+use punctual_core::json::Json;
 use punctual_core::schedules as core;
 use punctual_core::schedules::plan;
 use punctual_core::time::Timestamp;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::new_task::{NewTask, given};
 use crate::objects::objects_only;
@@ -104,10 +107,10 @@ pub struct SchedulePatch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = Option<String>, nullable = false)]
     pub timezone: Option<Option<String>>,
-    /// Another task, instead of the old one as a whole.
+    /// What to change of its task.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = NewTask, nullable = false)]
-    pub task: Option<Option<NewTask>>,
+    #[schema(value_type = ScheduledTaskPatch, nullable = false)]
+    pub task: Option<Option<ScheduledTaskPatch>>,
     /// Another policy for overlaps.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = OverlapPolicy, nullable = false)]
@@ -156,6 +159,37 @@ pub struct SchedulePatch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = Option<bool>, nullable = false)]
     pub paused: Option<Option<bool>>,
+}
+
+/// What to change of a schedule's task: a merge patch (RFC 7396). Absent members stay, `null`
+/// removes one, and objects are merged, the payload too.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct ScheduledTaskPatch(pub Json);
+
+impl<'de> Deserialize<'de> for ScheduledTaskPatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let patch = Json::deserialize(deserializer)?;
+        if patch.get().starts_with('{') { Ok(Self(patch)) } else { Err(D::Error::custom("must be an object")) }
+    }
+}
+
+/// The schema of a task of which nothing is required.
+impl PartialSchema for ScheduledTaskPatch {
+    fn schema() -> RefOr<Schema> {
+        let mut schema = NewTask::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.required.clear();
+            object.description = Some("What to change of a schedule's task: a merge patch (RFC 7396).".to_owned());
+        }
+        schema
+    }
+}
+
+impl ToSchema for ScheduledTaskPatch {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        NewTask::schemas(schemas);
+    }
 }
 
 /// Why a schedule is paused.

@@ -3,6 +3,8 @@
 //! A document is checked once, when it is submitted, and kept as the text its author sent. So a
 //! webhook's body and its signature are over the author's own bytes.
 
+mod merge;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;

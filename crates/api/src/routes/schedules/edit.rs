@@ -3,13 +3,15 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
-use punctual_client::{NewSchedule, SchedulePatch};
+use punctual_client::{NewSchedule, SchedulePatch, ScheduledTaskPatch};
+use punctual_core::json::Json;
 use punctual_core::schedules::Schedule;
 use punctual_core::time::Timestamp;
 use punctual_submission::{CheckedSchedule, Faults};
 
 use super::change::rewrite;
 use super::request::{ScheduleRequest, answer, validator};
+use crate::extract::json::read_text;
 use crate::extract::{If, JsonBody};
 use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::Problem;
@@ -17,8 +19,8 @@ use crate::schedules::view;
 
 /// Changes a schedule.
 ///
-/// If its instants change, it continues with the first new one after now. Waiting instants still
-/// run.
+/// The body is a merge patch (RFC 7396), also of the `task`: what it does not name stays. If its
+/// instants change, it continues with the first new one after now. Waiting instants still run.
 #[utoipa::path(
     patch, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "edit_schedule",
     params(
@@ -39,10 +41,20 @@ pub async fn edit_schedule(
 ) -> Result<Response, Problem> {
     no_nulls(&patch)?;
     let wanted = |schedule: &Schedule| -> Result<CheckedSchedule, Problem> {
-        let new = patched(view::schedule(schedule)?, patch.clone());
+        let was = view::schedule(schedule)?;
+        let task = match &patch.task {
+            Some(Some(changes)) => merged(&schedule.definition.task, changes)?,
+            _ => was.task.clone(),
+        };
+        let new = patched(was, patch.clone(), task);
         Ok(validator(&request.api, &request.tenant, Some(schedule.created_at)).check(new)?)
     };
     answer(StatusCode::OK, &rewrite(&request, &condition, wanted).await?)
+}
+
+/// The task after a merge patch. Its faults are those of the patch: the stored task has none.
+fn merged(task: &Json, changes: &ScheduledTaskPatch) -> Result<wire::NewTask, Problem> {
+    read_text(task.merged(&changes.0).get()).map_err(|problem| problem.under("/task"))
 }
 
 /// Refuses `null` in the fields that it cannot reset.
@@ -77,9 +89,9 @@ fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
     Ok(faults.finish()?)
 }
 
-/// The schedule that the owner of `was` would write, with what the patch changes. A pause is not
-/// part of it.
-fn patched(was: wire::Schedule, patch: SchedulePatch) -> NewSchedule {
+/// The schedule that the owner of `was` would write, with what the patch changes, and this task. A
+/// pause is not part of it.
+fn patched(was: wire::Schedule, patch: SchedulePatch, task: wire::NewTask) -> NewSchedule {
     let (cron, interval_seconds) = match (patch.cron, patch.interval_seconds) {
         (None, None) => (was.cron, was.interval_seconds),
         (cron, interval) => (cron.flatten(), interval.flatten()),
@@ -90,7 +102,7 @@ fn patched(was: wire::Schedule, patch: SchedulePatch) -> NewSchedule {
         cron,
         interval_seconds,
         timezone: patch.timezone.flatten().or(Some(was.timezone)),
-        task: patch.task.flatten().or(Some(was.task)),
+        task: Some(task),
         overlap_policy: patch.overlap_policy.flatten().or(Some(was.overlap_policy)),
         catchup: patch.catchup.flatten().or(Some(was.catchup)),
         catchup_window_seconds: patch.catchup_window_seconds.flatten().or(Some(was.catchup_window_seconds)),

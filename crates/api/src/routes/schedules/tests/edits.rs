@@ -40,3 +40,58 @@ async fn a_day_that_no_month_has_needs_day_overflow() {
     let message = refused.json()["errors"][0]["message"].clone();
     assert!(message.as_str().unwrap().ends_with("or set day_overflow to last"), "{message}");
 }
+
+/// A schedule whose task has a bit of everything.
+async fn invoicing(world: &World) -> Value {
+    let task = json!({
+        "type": "invoice", "queue": "billing", "callback_url": "https://example.com/invoice",
+        "payload": {"customer": "c1", "price": {"net": 900, "currency": "EUR"}, "lines": [1, 2]},
+        "metadata": {"team": "a", "tier": "gold"}, "retry_policy": {"max_retries": 9},
+    });
+    let body = json!({"name": "invoice", "cron": "0 9 1 * *", "task": task});
+    world.send("PUT", INVOICE, Some(body)).await.expect(201)
+}
+
+const INVOICE: &str = "/v1/schedules/by-name/invoice";
+
+#[tokio::test]
+async fn an_edit_merges_the_task() {
+    let world = World::new();
+    let was = invoicing(&world).await;
+    let task = json!({"payload": {"price": {"net": 1000}}, "metadata": {"tier": null}, "callback_url": null});
+    let edited = world.send("PATCH", INVOICE, Some(json!({ "task": task }))).await.expect(200);
+    let mut expected = was["task"].clone();
+    expected["payload"]["price"]["net"] = json!(1000);
+    expected["metadata"].as_object_mut().unwrap().remove("tier");
+    expected.as_object_mut().unwrap().remove("callback_url");
+    assert_eq!(edited["task"], expected);
+    let same = json!({"task": {"queue": "billing", "payload": {"lines": [1,2]}, "callback_url": null}});
+    for nothing in [json!({}), json!({"task": {}}), same] {
+        let again = world.send("PATCH", INVOICE, Some(nothing.clone())).await.expect(200);
+        assert_eq!(again["version"], 2, "{nothing} changes nothing");
+    }
+    world.send("POST", &format!("{INVOICE}/trigger"), None).await.expect(201);
+    let fired = world.get("/v1/tasks?queue=billing").await;
+    assert_eq!(fired["items"][0]["payload"], expected["payload"]);
+}
+
+#[tokio::test]
+async fn a_merged_task_is_checked_as_a_whole() {
+    let world = World::new();
+    let was = invoicing(&world).await;
+    for (task, pointer) in [
+        (json!({"type": null}), "/task/type"),
+        (json!({"prize": 1}), "/task/prize"),
+        (json!({"retry_policy": {"max_retries": "x"}}), "/task/retry_policy/max_retries"),
+        (json!({"retry_policy": {"retries": 1}}), "/task/retry_policy/retries"),
+        (json!({"queue": ""}), "/task/queue"),
+        (json!({"delay_seconds": 5}), "/task/delay_seconds"),
+        (json!([]), "/task"),
+        (json!("x"), "/task"),
+        (json!(null), "/task"),
+    ] {
+        let refused = world.send("PATCH", INVOICE, Some(json!({ "task": task }))).await;
+        assert_eq!((refused.status.as_u16(), refused.pointers()), (422, vec![pointer.to_owned()]), "{task}");
+    }
+    assert_eq!(world.get(INVOICE).await, was, "nothing was changed");
+}
