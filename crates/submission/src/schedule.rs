@@ -178,7 +178,9 @@ impl ScheduleValidator<'_> {
             Err(error) => return Err(error.under("/task")),
         }
         let text = serde_json::to_string(task).expect("invariant: a task that was read can be written");
-        Ok(Some(Json::parse(&text).expect("invariant: what was just written is JSON")))
+        // The payload is one level deeper in it, and documents have a greatest depth.
+        let stored = Json::parse(&text).map_err(|_| faults.add("/task/payload", "has one level too many to be stored"));
+        Ok(stored.ok())
     }
 }
 

@@ -95,3 +95,17 @@ async fn a_merged_task_is_checked_as_a_whole() {
     }
     assert_eq!(world.get(INVOICE).await, was, "nothing was changed");
 }
+
+#[tokio::test]
+async fn a_payload_that_is_too_deep_is_refused() {
+    let world = World::new();
+    let send = async |name: &str, levels: usize| {
+        let payload = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let body = format!(r#"{{"name":"{name}","cron":"0 9 1 * *","task":{{"type":"t","payload":{payload}}}}}"#);
+        let request = axum::http::Request::post("/v1/schedules").header("content-type", "application/json");
+        world.call(request.body(body.into()).unwrap()).await
+    };
+    assert_eq!(send("a", 126).await.text, world.send("GET", "/v1/schedules/by-name/a", None).await.text);
+    assert_eq!(send("b", 127).await.pointers(), ["/task/payload"]);
+    assert_eq!(send("c", 128).await.problem(), "invalid_json");
+}
