@@ -12,6 +12,7 @@ use punctual_client as wire;
 use punctual_core::forecast::{Instants, Minute, UpcomingSchedule, Window, instants};
 use punctual_core::insight::Insight;
 use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
 
 use crate::cpu_pool::CpuPool;
 use crate::problem::Problem;
@@ -49,22 +50,22 @@ impl Forecasts {
     pub async fn of(&self, tenant: &str, window: Window, top: usize) -> Result<wire::Forecast, Problem> {
         // Tasks first: what fires between the two reads is then missing, but never counted twice.
         let tasks = self.port.waiting(tenant, window.from, window.to).await?;
-        let UpcomingSchedules { upcoming, missing } = self.schedules(tenant).await?;
+        let UpcomingSchedules { upcoming, missing } = self.schedules(tenant, window.to.begins()).await?;
         let instants = self.instants(upcoming, window).await?;
         Ok(put_together(window, tasks, &instants, missing, top))
     }
 
-    async fn schedules(&self, tenant: &str) -> Result<UpcomingSchedules, StoreError> {
+    async fn schedules(&self, tenant: &str, until: Timestamp) -> Result<UpcomingSchedules, StoreError> {
         let (mut upcoming, mut after) = (Vec::new(), None);
         for _ in 0..SCHEDULES_MAX / PAGE {
-            let page = self.port.upcoming(tenant, after, PAGE).await?;
+            let page = self.port.upcoming(tenant, until, after, PAGE).await?;
             upcoming.extend(page.schedules);
             after = page.next;
             if after.is_none() {
                 return Ok(UpcomingSchedules { upcoming, missing: 0 });
             }
         }
-        let all = self.port.upcoming_count(tenant).await?;
+        let all = self.port.upcoming_count(tenant, until).await?;
         let missing = all.saturating_sub(upcoming.len() as u64);
         Ok(UpcomingSchedules { upcoming, missing })
     }

@@ -33,6 +33,7 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 pub mod unread;
+mod upcoming;
 pub mod view;
 mod yielding;
 

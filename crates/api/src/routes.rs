@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod queues;
 pub mod schedules;
 pub mod tasks;
+pub mod upcoming;
 pub mod workers;
 
 use utoipa_axum::router::OpenApiRouter;
@@ -23,6 +24,7 @@ pub fn router() -> OpenApiRouter<Api> {
         .merge(workers::router())
         .merge(queues::router())
         .merge(forecast::router())
+        .merge(upcoming::router())
         .merge(admin::router())
         .merge(health::router())
         .merge(metrics::router())

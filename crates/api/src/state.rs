@@ -27,6 +27,7 @@ use crate::forecast::Forecasts;
 use crate::operations::Operations;
 use crate::presence::UnflushedPresence;
 use crate::schedules::KeyedMutex;
+use crate::upcoming::UpcomingPages;
 
 /// The state of the API. Cheap to clone.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ pub struct Inner {
     parts: ApiParts,
     /// How many tasks are due when.
     pub forecasts: Forecasts,
+    /// Makes pages of what will run.
+    pub upcoming: UpcomingPages,
     /// Decides the instants of schedules.
     pub occurrences: Occurrences,
     /// Serialises the requests of this node that write one schedule.
@@ -149,6 +152,7 @@ impl Api {
         let factory = TaskFactory::new(config.submission.clone(), *node);
         Self(Arc::new(Inner {
             forecasts: Forecasts::new(parts.database.clone()),
+            upcoming: UpcomingPages::new(parts.database.clone()),
             occurrences: Occurrences::new(Arc::clone(store), factory, *node),
             schedule_locks: KeyedMutex::default(),
             cluster: ClusterCache::default(),

@@ -34,6 +34,7 @@ pub mod seconds;
 pub mod settle;
 pub mod task;
 mod unique;
+pub mod upcoming;
 mod words;
 pub mod worker;
 
@@ -65,4 +66,5 @@ pub use schedule::{
 pub use seconds::Seconds;
 pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};
 pub use task::{LastError, Status, Task};
+pub use upcoming::{Upcoming, UpcomingItem};
 pub use worker::Worker;

@@ -1,7 +1,7 @@
 //! The forecast: how many tasks will be due in each minute.
 //!
-//! Half of the port [`Insight`](crate::insight::Insight); `GET /v1/forecast` reads it. Waiting
-//! tasks are counted in the transactions that write them. The instants of schedules are computed
+//! Half of the port [`Insight`](crate::insight::Insight); `GET /v1/forecast` and `GET
+//! /v1/upcoming` read it. Waiting tasks are counted in the transactions that write them. The instants of schedules are computed
 //! ([`instants()`]).
 //!
 //! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant after the current
@@ -27,13 +27,19 @@
 //! - `tenants_are_counted_apart`: and a range includes its first minute but not its last.
 //! - `counts_outlive_the_process`: they are as durable as the tasks.
 //! - `schedules_that_will_fire_are_listed_page_by_page`: by name, those that are not paused and
-//!   have a next instant, with how many of their runs wait. Backfills are not among those runs.
+//!   have a next instant before the end, with the names in their task and how many of their runs
+//!   wait. Backfills are not among those runs.
+//! - `waiting_tasks_are_listed_as_they_come_due`: of all lanes of the tenant, by due instant and
+//!   number, strictly behind the last one and before the end.
+//! - `tasks_without_their_turn_are_listed_too`: but neither blocked nor held tasks.
 
 mod instants;
+mod soonest;
 
 use crate::time::Timestamp;
 
 pub use instants::{Instants, UpcomingSchedule, Window, instants};
+pub use soonest::{Soonest, UpcomingKey, UpcomingPosition, UpcomingTask};
 
 /// The length of a minute.
 const MILLIS: i64 = 60_000;

@@ -5,11 +5,12 @@
 
 use async_trait::async_trait;
 
-use crate::forecast::{Minute, UpcomingPage};
+use crate::forecast::{Minute, UpcomingPage, UpcomingTask};
 use crate::obstacles::{Blockers, Holders, TasksAhead, TurnStatus};
 use crate::queues::Bucket;
 use crate::store::StoreError;
 use crate::task::Task;
+use crate::time::Timestamp;
 
 /// Explains what waits and what will be due (see the module's contract).
 #[async_trait]
@@ -37,9 +38,26 @@ pub trait Insight: Send + Sync {
     /// order. The current minute and those before it have no counts.
     async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError>;
 
-    /// Lists the schedules of a tenant that will fire, by name, strictly after `after`.
-    async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError>;
+    /// Lists the schedules of a tenant that will fire before `until`, by name, strictly after
+    /// `after`.
+    async fn upcoming(
+        &self,
+        tenant: &str,
+        until: Timestamp,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<UpcomingPage, StoreError>;
 
-    /// How many schedules of a tenant will fire.
-    async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError>;
+    /// How many schedules of a tenant will fire before `until`.
+    async fn upcoming_count(&self, tenant: &str, until: Timestamp) -> Result<u64, StoreError>;
+
+    /// Lists the waiting tasks of a tenant that are due before `until`, by due instant and number,
+    /// strictly after `after`.
+    async fn upcoming_tasks(
+        &self,
+        tenant: &str,
+        after: (Timestamp, i64),
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<UpcomingTask>, StoreError>;
 }

@@ -75,7 +75,8 @@ use plan::CoveringRecord;
 pub use advance::{Advance, FiredTask, KeyedTrigger, PauseSwitch, Record};
 pub use occurrence::{Occurrence, OccurrenceOutcome, origin_code, origin_from_code};
 pub use schedule::{
-    Definition, EVERY_PASS, PAUSE_REASON_MAX, Progress, Promise, Schedule, SchedulePause, ScheduleSnapshot, WatchedTask,
+    Definition, EVERY_PASS, PAUSE_REASON_MAX, Progress, Promise, Schedule, SchedulePause, ScheduleSnapshot, TaskNames,
+    WatchedTask,
 };
 
 /// The result of [`Schedules::insert`].

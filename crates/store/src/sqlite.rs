@@ -51,6 +51,7 @@ mod schedules;
 mod session;
 mod start;
 mod statements;
+mod upcoming;
 mod writer;
 
 #[cfg(test)]

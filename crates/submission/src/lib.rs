@@ -30,4 +30,4 @@ pub use fields::Faults;
 pub use queue_defaults::keep_order;
 pub use rules::{QueueCache, SubmissionRules};
 pub use schedule::{CheckedSchedule, ScheduleValidator};
-pub use task::TaskValidator;
+pub use task::{DEFAULT_QUEUE, TaskValidator};

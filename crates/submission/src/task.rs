@@ -17,7 +17,7 @@ use crate::fingerprint::Meaning;
 use crate::{BatchContext, SubmissionError, SubmissionRules};
 
 /// The queue of a task that names none.
-const DEFAULT_QUEUE: &str = "default";
+pub const DEFAULT_QUEUE: &str = "default";
 
 /// Checks the tasks of one request.
 pub struct TaskValidator<'a> {

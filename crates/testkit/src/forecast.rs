@@ -2,12 +2,13 @@
 //! function here of the same name. Random histories are compared with a count of the waiting tasks.
 
 mod random;
+mod upcoming;
 
 use std::sync::Arc;
 
 use punctual_core::forecast::{Minute, UpcomingSchedule};
 use punctual_core::schedules::plan::Origin;
-use punctual_core::schedules::{Advanced, OccurrenceOutcome, Record, Schedule, SchedulePause};
+use punctual_core::schedules::{Advanced, OccurrenceOutcome, Record, Schedule, SchedulePause, TaskNames};
 use punctual_core::state::{Event, State};
 use punctual_core::store::Inserted;
 use punctual_core::task::{Edit, Task};
@@ -20,6 +21,7 @@ use crate::schedules::{advance, done, fired, of_schedule, record, schedule};
 use crate::store::{StoreFactory, StoreFixture, complete, fail_for_good, failure, is_done, replayed};
 
 pub use random::*;
+pub use upcoming::*;
 
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
@@ -41,6 +43,8 @@ macro_rules! forecast_conformance {
             tenants_are_counted_apart,
             counts_outlive_the_process,
             schedules_that_will_fire_are_listed_page_by_page,
+            waiting_tasks_are_listed_as_they_come_due,
+            tasks_without_their_turn_are_listed_too,
 
             many_at_once_are_all_counted,
             counts_follow_random_histories,
@@ -281,6 +285,8 @@ pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn Stor
     done(&fixture, advance(&stored[4], waiting)).await;
     let will_fire = |schedule: &Schedule, reserved: u64| UpcomingSchedule {
         id: schedule.id,
+        name: schedule.name.clone(),
+        task: TaskNames { kind: "t".to_owned(), queue: None },
         spec: schedule.definition.spec.clone(),
         next_run_at: schedule.progress.next_run_at.expect("it will fire"),
         run_count: schedule.progress.run_count,
@@ -290,7 +296,7 @@ pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn Stor
     for limit in [1, 2, 3, 4] {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let page = fixture.database.upcoming(TENANT, after, limit).await.expect("upcoming answers");
+            let page = fixture.database.upcoming(TENANT, at(1), after, limit).await.expect("upcoming answers");
             assert!(page.schedules.len() <= limit);
             found.extend(page.schedules);
             after = page.next;
@@ -300,8 +306,11 @@ pub async fn schedules_that_will_fire_are_listed_page_by_page(factory: &dyn Stor
         }
         assert_eq!(found, expected, "in pages of {limit}");
     }
-    assert_eq!(fixture.database.upcoming_count(TENANT).await.expect("it is counted"), 3);
-    assert_eq!(fixture.database.upcoming_count("nobody").await.expect("it is counted"), 0);
+    for (tenant, until, count) in [(TENANT, at(1), 3), (TENANT, at(0), 0), ("nobody", at(1), 0)] {
+        assert_eq!(fixture.database.upcoming_count(tenant, until).await.expect("it is counted"), count);
+        let page = fixture.database.upcoming(tenant, until, None, 9).await.expect("upcoming answers");
+        assert_eq!(page.schedules.len() as u64, count);
+    }
 }
 
 /// Many callers submit and cancel in the same minutes at once.

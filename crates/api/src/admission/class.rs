@@ -49,7 +49,7 @@ impl RequestKind {
 }
 
 fn is_list(path: &str) -> bool {
-    matches!(path, "/v1/tasks" | "/v1/dead-letters" | "/v1/schedules" | "/v1/queues" | "/v1/forecast")
+    matches!(path, "/v1/tasks" | "/v1/dead-letters" | "/v1/schedules" | "/v1/queues" | "/v1/forecast" | "/v1/upcoming")
         || path.ends_with("/occurrences")
 }
 

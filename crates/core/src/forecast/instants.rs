@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::Minute;
 use crate::cron::jitter_millis;
 use crate::ids::ScheduleId;
+use crate::schedules::TaskNames;
 use crate::schedules::plan::{GRACE_MILLIS, Spec};
 use crate::time::Timestamp;
 
@@ -19,6 +20,10 @@ use crate::time::Timestamp;
 pub struct UpcomingSchedule {
     /// Its id.
     pub id: ScheduleId,
+    /// Its name.
+    pub name: String,
+    /// The names in its task.
+    pub task: TaskNames,
     /// What decides its instants.
     pub spec: Spec,
     /// The first undecided instant.
@@ -88,13 +93,13 @@ pub fn instants(schedules: &[UpcomingSchedule], window: &Window, max: usize) -> 
 }
 
 /// How many more instants of a schedule may fire.
-fn runs_left(schedule: &UpcomingSchedule) -> u64 {
+pub(super) fn runs_left(schedule: &UpcomingSchedule) -> u64 {
     let spec = &schedule.spec;
     if spec.paused { 0 } else { spec.runs_left(schedule.run_count, schedule.reserved) }
 }
 
 /// The first instant that is not overdue. The stored one is pinned, as it is for the cron loop.
-fn first_instant(schedule: &UpcomingSchedule, now: Timestamp) -> Option<Timestamp> {
+pub(super) fn first_instant(schedule: &UpcomingSchedule, now: Timestamp) -> Option<Timestamp> {
     let late_before = now.plus_millis(-GRACE_MILLIS);
     if schedule.next_run_at >= late_before {
         return Some(schedule.next_run_at);

@@ -73,6 +73,23 @@ pub struct Definition {
     pub task: Json,
 }
 
+impl Definition {
+    /// The names in its task.
+    pub fn task_names(&self) -> Result<TaskNames, serde_json::Error> {
+        serde_json::from_str(self.task.get())
+    }
+}
+
+/// The names in the task of a schedule, without the rest of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct TaskNames {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its queue; none if it goes to the default queue.
+    pub queue: Option<String>,
+}
+
 /// The pause of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulePause {

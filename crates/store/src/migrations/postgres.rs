@@ -40,6 +40,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0020_history_by_lane",
     "0021_empty_lanes",
     "0022_node_locks",
+    "0023_upcoming",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -31,6 +31,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0016_covering_records",
     "0017_lists_by_lane",
     "0018_empty_lanes",
+    "0019_upcoming",
 };
 
 /// Applies every missing migration; returns their numbers.

@@ -2,14 +2,19 @@
 //! `portable/{obstacles,forecast}.rs` have the calls.
 
 use async_trait::async_trait;
-use punctual_core::forecast::{Minute, UpcomingPage};
+use punctual_core::forecast::{Minute, UpcomingPage, UpcomingTask};
+use punctual_core::ids::TaskId;
 use punctual_core::insight::Insight;
 use punctual_core::obstacles::{Blockers, Holders, TasksAhead, TurnStatus};
 use punctual_core::queues::Bucket;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::statements::Sql;
+use crate::columns::count_column;
 use crate::portable::{forecast, obstacles};
 
 #[async_trait]
@@ -43,12 +48,40 @@ impl Insight for PostgresStore {
         self.reads().call(async |mut session| forecast::waiting(&mut session, tenant, from, to).await).await
     }
 
-    async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError> {
+    async fn upcoming(
+        &self,
+        tenant: &str,
+        until: Timestamp,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<UpcomingPage, StoreError> {
         let after = after.as_deref();
-        self.reads().call(async |mut session| forecast::upcoming(&mut session, tenant, after, limit).await).await
+        self.reads().call(async |mut session| forecast::upcoming(&mut session, tenant, until, after, limit).await).await
     }
 
-    async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError> {
-        self.reads().call(async |mut session| forecast::upcoming_count(&mut session, tenant).await).await
+    async fn upcoming_count(&self, tenant: &str, until: Timestamp) -> Result<u64, StoreError> {
+        self.reads().call(async |mut session| forecast::upcoming_count(&mut session, tenant, until).await).await
+    }
+
+    async fn upcoming_tasks(
+        &self,
+        tenant: &str,
+        after: (Timestamp, i64),
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<UpcomingTask>, StoreError> {
+        let (due_at, number, until, limit) = (after.0.as_millis(), after.1, until.as_millis(), count_column(limit));
+        let rows = self
+            .reads()
+            .call(async |session| session.query(Sql::UpcomingTasks, &[&tenant, &due_at, &number, &until, &limit]).await)
+            .await?;
+        let task = |row: &Row| UpcomingTask {
+            due_at: Timestamp::from_millis(row.get(0)),
+            number: row.get(1),
+            id: TaskId::from_uuid(row.get(2)),
+            kind: row.get(3),
+            queue: row.get(4),
+        };
+        Ok(rows.iter().map(task).collect())
     }
 }

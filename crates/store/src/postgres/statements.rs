@@ -175,6 +175,7 @@ statements! {
     TurnHolders => include_str!("../sql/postgres/turn_holders.sql"),
     TurnPlace => include_str!("../sql/postgres/turn_place.sql"),
     TurnTake => include_str!("../sql/postgres/turn_take.sql"),
+    UpcomingTasks => include_str!("../sql/postgres/upcoming_tasks.sql"),
     UpkeepLock => include_str!("../sql/postgres/upkeep_lock.sql"),
     WorkerForget => include_str!("../sql/portable/worker_forget.sql"),
     WorkerHolds => include_str!("../sql/postgres/worker_holds.sql"),

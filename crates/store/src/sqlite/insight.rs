@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use punctual_core::forecast::{Minute, UpcomingPage};
+use punctual_core::forecast::{Minute, UpcomingPage, UpcomingTask};
 use punctual_core::insight::Insight;
 use punctual_core::obstacles::{Blockers, Holders, TasksAhead, TurnStatus};
 use punctual_core::queues::Bucket;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
 
-use super::SqliteStore;
 use super::session::Session;
+use super::{SqliteStore, upcoming};
 use crate::portable::{forecast, obstacles, ready};
 
 #[async_trait]
@@ -55,13 +56,33 @@ impl Insight for SqliteStore {
         self.readers().call(move |session| ready(forecast::waiting(session, &tenant, from, to))).await
     }
 
-    async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError> {
+    async fn upcoming(
+        &self,
+        tenant: &str,
+        until: Timestamp,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<UpcomingPage, StoreError> {
         let tenant = tenant.to_owned();
-        self.readers().call(move |session| ready(forecast::upcoming(session, &tenant, after.as_deref(), limit))).await
+        let work = move |session: &mut Session<'_>| {
+            ready(forecast::upcoming(session, &tenant, until, after.as_deref(), limit))
+        };
+        self.readers().call(work).await
     }
 
-    async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError> {
+    async fn upcoming_count(&self, tenant: &str, until: Timestamp) -> Result<u64, StoreError> {
         let tenant = tenant.to_owned();
-        self.readers().call(move |session| ready(forecast::upcoming_count(session, &tenant))).await
+        self.readers().call(move |session| ready(forecast::upcoming_count(session, &tenant, until))).await
+    }
+
+    async fn upcoming_tasks(
+        &self,
+        tenant: &str,
+        after: (Timestamp, i64),
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<UpcomingTask>, StoreError> {
+        let tenant = tenant.to_owned();
+        self.readers().call(move |session| upcoming::tasks(session, &tenant, after, until, limit)).await
     }
 }

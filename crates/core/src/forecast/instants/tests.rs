@@ -30,6 +30,8 @@ fn upcoming(number: u128, pattern: Pattern, after: i64) -> UpcomingSchedule {
     let next_run_at = spec.timing.next_after(at(after)).expect("it goes on");
     UpcomingSchedule {
         id: ScheduleId::from_uuid(Uuid::from_u128(number)),
+        name: number.to_string(),
+        task: TaskNames { kind: "t".to_owned(), queue: None },
         spec,
         next_run_at,
         run_count: 0,

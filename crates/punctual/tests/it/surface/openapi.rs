@@ -59,6 +59,7 @@ const CALLS: &[&str] = &[
     "GET /v1/schedules/by-name/{}/preview",
     "GET /v1/schedules/by-name/{}/occurrences",
     "GET /v1/forecast",
+    "GET /v1/upcoming",
     "GET /v1/admin/nodes",
     "GET /v1/admin/partitions",
     "GET /v1/admin/breakers",
@@ -264,6 +265,9 @@ async fn every_call_answers_as_the_document_says() {
     check_schedules(&caller, &mut checker).await;
     for query in ["", "?hours=48&top=3", "?hours=0"] {
         checker.check("GET /v1/forecast", &caller.api.get(&format!("/v1/forecast{query}")).await);
+    }
+    for query in ["", "?limit=1", "?to=x"] {
+        checker.check("GET /v1/upcoming", &caller.api.get(&format!("/v1/upcoming{query}")).await);
     }
     let unchecked: Vec<&&str> = CALLS.iter().filter(|call| !checker.checked.contains(**call)).collect();
     assert!(unchecked.is_empty(), "{unchecked:?} were not called");

@@ -1,0 +1,3 @@
+-- Tasks that wait for their turn are listed by when they are due, too.
+DROP INDEX tasks_unclaimable;
+CREATE INDEX tasks_unclaimable ON tasks (lane, due_at) WHERE state = 0 OR (state = 1 AND has_turn = 0);

@@ -1,0 +1,1 @@
+SELECT id, kind, queue FROM lanes WHERE tenant = ?1
