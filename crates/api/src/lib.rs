@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod middleware;
 pub mod openapi;
 pub mod operations;
+mod overview;
 pub mod presence;
 pub mod problem;
 pub mod readiness;
@@ -45,13 +46,15 @@ pub use state::{Api, ApiConfig, ApiParts};
 /// All routes, over `api`.
 pub fn router(api: &Api) -> axum::Router {
     let (routes, document) = openapi::assemble(routes::router()).split_for_parts();
-    let routes = routes.merge(openapi::router(&document)).with_state(api.clone());
+    let routes = routes.merge(openapi::router(&document)).merge(overview::router(&document, true));
+    let routes = routes.with_state(api.clone());
     middleware::apply(routes, Arc::clone(&api.operations), Some(Arc::clone(&api.admission)))
 }
 
-/// The routes that every node serves: liveness, readiness and metrics. They need no admission
+/// The routes that every node serves: liveness, readiness and metrics, and which these are. They need no admission
 /// control: probes pass it on every node, and other requests are refused at once.
 pub fn operations_router(operations: Arc<Operations>) -> axum::Router {
-    let routes = axum::Router::from(routes::health::router().merge(routes::metrics::router()));
+    let (routes, document) = routes::health::router().merge(routes::metrics::router()).split_for_parts();
+    let routes = routes.merge(overview::router(&document, false));
     middleware::apply(routes.with_state(Arc::clone(&operations)), operations, None)
 }
