@@ -72,7 +72,7 @@ pub struct Failure {
     pub error: Option<WorkerError>,
     /// Whether further attempts are pointless: the task becomes a dead letter.
     pub is_final: bool,
-    /// The delay of the next attempt, instead of that of the retry policy.
+    /// The delay of the next attempt, up to 30 days, instead of that of the retry policy.
     pub retry_after: Option<Seconds>,
 }
 

@@ -95,7 +95,7 @@ pub struct SettleItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retryable: Option<bool>,
-    /// `failed`: the delay of the next attempt, instead of that of the retry policy.
+    /// `failed`: the delay of the next attempt, up to 30 days, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<Seconds>,
     /// `heartbeat`: the progress of the run, up to 64 KiB.

@@ -36,7 +36,7 @@ pub struct Fail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retryable: Option<bool>,
-    /// The delay of the next attempt, instead of that of the retry policy.
+    /// The delay of the next attempt, up to 30 days, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<Seconds>,
 }

@@ -14,6 +14,7 @@ pub mod condition;
 pub mod coordinator;
 pub mod cron;
 pub mod database;
+pub mod failure;
 pub mod forecast;
 pub mod ids;
 pub mod insight;

@@ -209,6 +209,7 @@ pub struct QueueWithCounts {
 
 /// A change of a queue.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a queue is changed now and then, one at a time")]
 pub enum QueueChange {
     /// Replaces the settings. With a switch it also pauses or resumes the queue.
     Put(Settings, Option<Switch>),

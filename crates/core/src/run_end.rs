@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use crate::backoff::ExponentialBackoff;
+use crate::failure::{FailureCause, TargetHealth};
 use crate::json::Json;
 use crate::retry::RetryPolicy;
 use crate::state::{By, Change, Event, Failure, Position, State, transition};
 use crate::time::millis;
-use crate::trail::{FailedHow, RunError};
+use crate::trail::RunError;
 
 /// What a worker reports about a run when it stops working on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,16 +40,23 @@ pub enum RunOutcome {
 /// How and why a run failed, as its worker knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFailure {
-    /// Whether it failed, timed out or was lost.
-    pub how: FailedHow,
+    /// Why.
+    pub cause: FailureCause,
     /// What went wrong.
     pub error: RunError<'static>,
     /// The status the webhook answered, if it answered.
     pub http_status: Option<u16>,
-    /// Whether another attempt could succeed.
+    /// Whether another attempt could succeed, unless the policy names what is retried.
     pub retryable: bool,
     /// The delay that the worker or the webhook asked for.
     pub retry_after_millis: Option<u64>,
+}
+
+impl RunFailure {
+    /// What it says about the target, or about the pull workers.
+    pub const fn health(&self) -> TargetHealth {
+        self.cause.health(self.retryable)
+    }
 }
 
 /// The first releases in a row, after which the task can be claimed again at once.
@@ -75,11 +83,11 @@ impl RunOutcome {
 
     /// Ends the run of a task at `position`: the change to write, and what becomes of the run when
     /// it is applied. None if the run goes on (it was accepted), or the task is not running.
-    /// `is_under_breaker` is called for failures only; `random` is any number.
+    /// `is_under_breaker` is called for failures of an ill target only; `random` is any number.
     pub fn end_run(
         self,
         position: &Position,
-        policy: RetryPolicy,
+        policy: &RetryPolicy,
         is_under_breaker: impl FnOnce() -> bool,
         random: u64,
         by: &By<'_>,
@@ -89,15 +97,17 @@ impl RunOutcome {
             Self::Accepted => return None,
             Self::Completed { result, http_status } => Event::Complete { result, http_status },
             Self::Failed(failure) => Event::Fail(Failure {
-                how: failure.how,
+                // A target that refuses the task itself uses up an attempt: the breaker is not
+                // about that.
+                is_under_breaker: failure.health() == TargetHealth::Ill && is_under_breaker(),
+                cause: failure.cause,
                 error: failure.error,
                 http_status: failure.http_status,
                 retryable: failure.retryable,
                 retry_after_millis: failure.retry_after_millis,
-                policy,
+                policy: policy.clone(),
                 // Only lost workers make a task poison, and this one has reported.
                 poison_after: 0,
-                is_under_breaker: is_under_breaker(),
                 random,
             }),
             Self::Released { delay_millis } => {
@@ -162,6 +172,18 @@ impl RunEnd {
         if matches!(to, State::Pending) { RunEnd::Retried } else { RunEnd::DeadLettered }
     }
 
+    /// This end as the breakers count it, when it was a failure that says so much about the
+    /// target. A refusal of the task shows that the target works.
+    #[must_use]
+    pub const fn for_breakers(self, health: TargetHealth) -> Self {
+        match health {
+            _ if !self.is_failure() => self,
+            TargetHealth::Ill => self,
+            TargetHealth::Well => RunEnd::Completed,
+            TargetHealth::Unknown => RunEnd::GivenBack,
+        }
+    }
+
     /// Whether the run failed.
     pub const fn is_failure(self) -> bool {
         matches!(self, RunEnd::Retried | RunEnd::DeadLettered)
@@ -200,13 +222,13 @@ mod tests {
     }
 
     fn end_of(outcome: RunOutcome, position: Position) -> Option<(State, RunEnd)> {
-        let ended = outcome.end_run(&position, RetryPolicy::default(), || false, 0, &by());
+        let ended = outcome.end_run(&position, &RetryPolicy::default(), || false, 0, &by());
         ended.map(|(change, end)| (change.to, end))
     }
 
     fn failed(retryable: bool) -> RunOutcome {
         RunOutcome::Failed(RunFailure {
-            how: FailedHow::Failed,
+            cause: FailureCause::Reported,
             error: RunError { code: "boom".into(), message: "it broke".into(), details: None },
             http_status: None,
             retryable,
@@ -245,7 +267,7 @@ mod tests {
     fn releases_in_a_row_delay_the_task() {
         let due = |before| {
             let outcome = RELEASED.after_releases(before);
-            let (change, _) = outcome.end_run(&RUNNING, RetryPolicy::default(), || false, 0, &by()).unwrap();
+            let (change, _) = outcome.end_run(&RUNNING, &RetryPolicy::default(), || false, 0, &by()).unwrap();
             change.due_at.unwrap().millis_since(by().now)
         };
         assert_eq!([0, 1, 2, 3, 4, 5, 11, 12, u32::MAX].map(due), [0, 0, 0, 100, 200, 400, 25_600, 30_000, 30_000]);
@@ -258,11 +280,34 @@ mod tests {
     fn only_a_failure_asks_for_the_breaker() {
         let ended = |outcome: RunOutcome, is_open: fn() -> bool| {
             let policy = RetryPolicy { max_retries: 1, ..RetryPolicy::default() };
-            outcome.end_run(&Position { attempts: 2, ..RUNNING }, policy, is_open, 0, &by()).unwrap().1
+            outcome.end_run(&Position { attempts: 2, ..RUNNING }, &policy, is_open, 0, &by()).unwrap().1
         };
         assert_eq!(ended(completed(), || panic!("not asked")), RunEnd::Completed);
         assert_eq!(ended(failed(true), || false), RunEnd::DeadLettered);
         assert_eq!(ended(failed(true), || true), RunEnd::Retried, "the attempt is not counted");
+    }
+
+    #[test]
+    fn a_refusal_uses_up_an_attempt_under_a_breaker() {
+        let refusal = |status| {
+            let RunOutcome::Failed(failure) = failed(true) else { panic!("it failed") };
+            RunOutcome::Failed(RunFailure { cause: FailureCause::Status(status), ..failure })
+        };
+        let is_counted = |status| {
+            let ended = refusal(status).end_run(&RUNNING, &RetryPolicy::default(), || true, 0, &by());
+            ended.unwrap().0.attempts.is_none()
+        };
+        assert_eq!([402, 429, 503].map(is_counted), [true, false, false]);
+    }
+
+    #[test]
+    fn breakers_count_what_says_that_the_target_is_ill() {
+        for failed in [RunEnd::Retried, RunEnd::DeadLettered] {
+            assert_eq!(failed.for_breakers(TargetHealth::Ill), failed);
+            assert_eq!(failed.for_breakers(TargetHealth::Well), RunEnd::Completed);
+            assert_eq!(failed.for_breakers(TargetHealth::Unknown), RunEnd::GivenBack);
+        }
+        assert_eq!(RunEnd::Cancelled.for_breakers(TargetHealth::Well), RunEnd::Cancelled);
     }
 
     #[test]

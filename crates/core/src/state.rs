@@ -12,12 +12,13 @@ mod change;
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::FailureCause;
 use crate::ids::{NodeId, TaskId};
 use crate::json::Json;
 use crate::retry::RetryPolicy;
-use crate::task::{Edit, Hold};
+use crate::task::{Edit, Hold, limits};
 use crate::time::Timestamp;
-use crate::trail::{Actor, Entry, FailedHow, RunError, Step, Trail};
+use crate::trail::{Actor, Entry, RunError, Step, Trail};
 
 pub use change::{Change, ChangeFields, ExpectedHold};
 
@@ -172,13 +173,13 @@ pub enum Event<'a> {
 /// A run that did not complete.
 #[derive(Clone, Debug)]
 pub struct Failure<'a> {
-    /// How the run ended.
-    pub how: FailedHow,
+    /// Why.
+    pub cause: FailureCause,
     /// What went wrong.
     pub error: RunError<'a>,
     /// The status the webhook answered.
     pub http_status: Option<u16>,
-    /// Whether another attempt could succeed.
+    /// Whether another attempt could succeed, unless the policy names what is retried.
     pub retryable: bool,
     /// The delay that the worker or the webhook asked for, instead of the policy's.
     pub retry_after_millis: Option<u64>,
@@ -362,9 +363,10 @@ impl Draft<'_> {
     /// Another attempt after a delay, or the dead letters.
     fn failed(&self, failure: Failure<'_>) -> ChangeFields {
         let Position { attempts, crashes, .. } = *self.position;
-        let crashes = crashes.saturating_add(u32::from(failure.how == FailedHow::Lost));
-        let poisoned = failure.how == FailedHow::Lost && failure.poison_after > 0 && crashes >= failure.poison_after;
-        let can_retry = failure.retryable && !poisoned;
+        let is_lost = failure.cause == FailureCause::Lost;
+        let crashes = crashes.saturating_add(u32::from(is_lost));
+        let poisoned = is_lost && failure.poison_after > 0 && crashes >= failure.poison_after;
+        let can_retry = failure.policy.retries(failure.cause, failure.retryable) && !poisoned;
         // A task without retries is never run again, whatever the reason.
         let is_spared = failure.is_under_breaker && failure.policy.max_retries > 0;
         let uncounted = can_retry && is_spared;
@@ -377,7 +379,7 @@ impl Draft<'_> {
         } else {
             failure.error
         };
-        let (outcome, http_status) = (failure.how, failure.http_status);
+        let (outcome, http_status) = (failure.cause.how(), failure.http_status);
         let step = if uncounted {
             Step::FailedUncounted { outcome, error, http_status }
         } else {
@@ -386,7 +388,8 @@ impl Draft<'_> {
         let to = if retry { State::Pending } else { State::DeadLettered };
         let delay = failure.retry_after_millis.map_or_else(
             || failure.policy.delay_millis(attempts, failure.random),
-            |asked| asked.min(MAX_RETRY_AFTER_MILLIS),
+            // Callers refuse longer ones, or record that they were cut.
+            |asked| asked.min(limits::RETRY_DELAY_MILLIS),
         );
         let due_at = retry.then(|| self.by.now.plus_unsigned_millis(delay));
         let attempts = uncounted.then(|| attempts.saturating_sub(1));

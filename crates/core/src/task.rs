@@ -38,6 +38,12 @@ pub mod limits {
     pub const ERROR_TEXT: usize = 4_096;
     /// Retries a policy may ask for.
     pub const RETRIES: u32 = 1_000;
+    /// Delays that a policy may list.
+    pub const RETRY_DELAYS: usize = 100;
+    /// Kinds of failure that a policy may name.
+    pub const RETRY_CONDITIONS: usize = 50;
+    /// The longest delay of a retry, whoever asks for it: 30 days.
+    pub const RETRY_DELAY_MILLIS: u64 = 30 * 24 * 3_600_000;
     /// Tasks that one task may depend on.
     pub const DEPENDENCIES: usize = 10_000;
     /// Dependencies of all tasks of one batch together.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::LeaderLease;
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::run_end::RunEnd;
@@ -16,7 +17,7 @@ use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_core::trail::{Actor, RunError};
 use punctual_scheduler::breakers::{Circuits, EndedRun};
 use tokio_util::sync::CancellationToken;
 
@@ -168,24 +169,24 @@ impl Reaper {
 
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {
         let timed_out = hold.deadline_at <= now;
-        let (how, code, message) = if timed_out {
+        let (cause, code, message) = if timed_out {
             // The task's timeout, not the hold's deadline: a webhook's hold is longer, so that the
             // node can settle it.
             let seconds = Duration::from_millis(task.body.timeout_millis).as_secs_f64();
             let unit = if task.body.timeout_millis == 1_000 { "second" } else { "seconds" };
-            (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} {unit}"))
+            (FailureCause::Timeout, "timeout", format!("the run did not end within {seconds} {unit}"))
         } else {
-            (FailedHow::Lost, "worker_lost", format!("{} has stopped reporting", hold.worker))
+            (FailureCause::Lost, "worker_lost", format!("{} has stopped reporting", hold.worker))
         };
         // A task may well kill the pull worker that runs it. A node only calls its target.
         let poison_after = if hold.node.is_none() { self.config.poison_after } else { 0 };
         Failure {
-            how,
+            cause,
             error: RunError { code: code.into(), message: message.into(), details: None },
             http_status: None,
             retryable: true,
             retry_after_millis: None,
-            policy: task.body.retry_policy,
+            policy: task.body.retry_policy.clone(),
             poison_after,
             is_under_breaker: self.circuits.is_open_over(&task.lane.key),
             random: rand::random(),

@@ -7,13 +7,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::state::{By, Change, Event, Failure, Position, State, transition};
 use punctual_core::task::Hold;
 use punctual_core::time::Timestamp;
-use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_core::trail::{Actor, RunError};
 
 use crate::row::{Cause, HoldLeft, Letter, RowPosition, StepMark, Version, small};
 
@@ -119,10 +120,10 @@ fn core_event(event: ModelEvent) -> Event<'static> {
         ModelEvent::Lease(left) => Event::Lease(hold(left)),
         ModelEvent::Complete(letter) => Event::Complete { result: Some(document(letter)), http_status: None },
         ModelEvent::Fail { cause, max_retries, poison_after, is_under_breaker } => Event::Fail(Failure {
-            how: match cause {
-                Cause::Reported { .. } => FailedHow::Failed,
-                Cause::TimedOut => FailedHow::TimedOut,
-                Cause::Lost => FailedHow::Lost,
+            cause: match cause {
+                Cause::Reported { .. } => FailureCause::Reported,
+                Cause::TimedOut => FailureCause::Timeout,
+                Cause::Lost => FailureCause::Lost,
             },
             error: RunError { code: cause.code().into(), message: "".into(), details: None },
             http_status: None,
@@ -134,6 +135,7 @@ fn core_event(event: ModelEvent) -> Event<'static> {
                 backoff_millis: u64::from(TICK_MILLIS),
                 max_backoff_millis: u64::from(TICK_MILLIS),
                 jitter: Jitter::None,
+                ..RetryPolicy::default()
             },
             poison_after: u32::from(poison_after),
             is_under_breaker,

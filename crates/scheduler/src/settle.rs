@@ -283,7 +283,7 @@ impl LeaseSettler {
                 let (change, end) = outcome
                     .clone()
                     .after_releases(task.trail.releases_in_a_row())
-                    .end_run(&position, task.body.retry_policy, is_under_breaker, rand::random(), &by)
+                    .end_run(&position, &task.body.retry_policy, is_under_breaker, rand::random(), &by)
                     .expect("invariant: every outcome of a pull worker ends its run");
                 SettleDecision::End(Box::new(change), end)
             }
@@ -355,12 +355,11 @@ fn ended_run<'a>(tenant: &'a str, item: &'a Settlement, answer: &SettleResult) -
         Err(SettleRefusal::Cancelled) => RunEnd::Cancelled,
         Err(_) => return None,
     };
-    let error = match &item.report {
-        RunReport::Ended(RunOutcome::Failed(failure)) if end.is_failure() => {
-            Some(failure.error.message.as_ref().into())
-        }
-        _ => None,
+    let RunReport::Ended(RunOutcome::Failed(failure)) = &item.report else {
+        return Some(EndedRun { tenant, target: "", task: item.id, end, error: None });
     };
+    let end = end.for_breakers(failure.health());
+    let error = end.is_failure().then(|| failure.error.message.as_ref().into());
     Some(EndedRun { tenant, target: "", task: item.id, end, error })
 }
 

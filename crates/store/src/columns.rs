@@ -10,14 +10,16 @@ use punctual_core::json::Json;
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::time::Timestamp;
 
-/// What NULL in `retry_policy` means. It never changes: rows with NULL keep this policy when the
-/// default changes.
-const USUAL_POLICY: RetryPolicy = RetryPolicy {
+/// What NULL in `retry_policy` means: the first default. It never changes: rows with NULL keep this
+/// policy when the default changes.
+const FIRST_POLICY: RetryPolicy = RetryPolicy {
     max_retries: 3,
     backoff: Backoff::Exponential,
     backoff_millis: 30_000,
     max_backoff_millis: 3_600_000,
     jitter: Jitter::Full,
+    delays_millis: Vec::new(),
+    retry_on: None,
 };
 
 /// A column that does not hold what was written to it.
@@ -34,9 +36,9 @@ pub(crate) fn map(text: Option<&str>, name: &'static str) -> Result<BTreeMap<Str
     text.map_or_else(|| Ok(BTreeMap::new()), |text| serde_json::from_str(text).map_err(|_| Unreadable(name)))
 }
 
-/// The retry policy of a column; NULL is the usual one.
+/// The retry policy of a column; NULL is the first default.
 pub(crate) fn policy(text: Option<&str>) -> Result<RetryPolicy, Unreadable> {
-    text.map_or(Ok(USUAL_POLICY), |text| serde_json::from_str(text).map_err(|_| Unreadable("retry_policy")))
+    text.map_or(Ok(FIRST_POLICY), |text| serde_json::from_str(text).map_err(|_| Unreadable("retry_policy")))
 }
 
 /// The column of a map: NULL when it is empty, which is the common case.
@@ -45,10 +47,19 @@ pub(crate) fn map_column(map: &BTreeMap<String, String>) -> Option<String> {
     (!map.is_empty()).then(written)
 }
 
-/// The column of a retry policy: NULL when it is the usual one.
+/// The column of a retry policy: NULL when it is the first default. A policy of the first five
+/// fields is their list, which takes a third of the bytes and which every version reads; one with
+/// later fields is an object, of which an older version reads what it knows.
 pub(crate) fn policy_column(policy: &RetryPolicy) -> Option<String> {
-    let written = || serde_json::to_string(policy).expect("invariant: a policy of numbers and words can be written");
-    (*policy != USUAL_POLICY).then(written)
+    let RetryPolicy { max_retries, backoff, backoff_millis, max_backoff_millis, jitter, .. } = policy;
+    let is_short = policy.delays_millis.is_empty() && policy.retry_on.is_none();
+    let written = if is_short {
+        serde_json::to_string(&(max_retries, backoff, backoff_millis, max_backoff_millis, jitter))
+    } else {
+        serde_json::to_string(policy)
+    };
+    let written = || written.expect("invariant: a policy of numbers and words can be written");
+    (*policy != FIRST_POLICY).then(written)
 }
 
 /// The column of a version or a number of milliseconds, saturated to what the column can hold.
@@ -95,4 +106,39 @@ pub(crate) fn names_column(names: &[String]) -> String {
 /// and the worker reports it again.
 pub(crate) fn names(column: &str) -> Vec<String> {
     serde_json::from_str(column).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_read_as_it_was_written() {
+        let plain = RetryPolicy { max_retries: 9, ..RetryPolicy::default() };
+        let retry_on = Some(["402", "timeout"].map(|kind| kind.parse().unwrap()).into());
+        let listed = RetryPolicy { max_retries: 1, delays_millis: vec![86_400_000], ..RetryPolicy::default() };
+        let chosen = RetryPolicy { retry_on, ..RetryPolicy::default() };
+        for written in [plain, listed, chosen, RetryPolicy::default(), FIRST_POLICY] {
+            assert_eq!(policy(policy_column(&written).as_deref()), Ok(written));
+        }
+    }
+
+    #[test]
+    fn policies_of_earlier_versions_mean_what_they_meant() {
+        let object = r#"{"max_retries":9,"backoff":"fixed","backoff_millis":7,"max_backoff_millis":8,"jitter":"none"}"#;
+        let list = r#"[9,"fixed",7,8,"none"]"#;
+        let meant = RetryPolicy {
+            max_retries: 9,
+            backoff: Backoff::Fixed,
+            backoff_millis: 7,
+            max_backoff_millis: 8,
+            jitter: Jitter::None,
+            delays_millis: Vec::new(),
+            retry_on: None,
+        };
+        assert_eq!(policy(Some(object)), Ok(meant.clone()));
+        assert_eq!(policy_column(&meant).as_deref(), Some(list));
+        assert_eq!(policy(None).map(|first| first.max_retries), Ok(3), "NULL is the first default for ever");
+        assert_eq!(policy_column(&FIRST_POLICY), None);
+    }
 }

@@ -7,10 +7,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use punctual_client::problem::FieldError;
-use punctual_client::{Dependency, Priority, RetryPolicyFields, Seconds};
+use punctual_client::{Dependency, Priority, Seconds};
 use punctual_core::ids::TaskId;
 use punctual_core::json::Json;
-use punctual_core::retry::RetryPolicy;
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
@@ -20,7 +19,7 @@ use crate::{BatchContext, idempotency_key};
 
 /// The longest delay: 100 years.
 const DELAY_MAX_MILLIS: u64 = 3_155_760_000_000;
-/// A day: the longest timeout and the longest backoff.
+/// A day: the longest timeout.
 const DAY_MILLIS: u64 = 86_400_000;
 
 /// The maximum number of faults that are reported for one list.
@@ -179,36 +178,6 @@ impl Faults {
             self.add("/priority", "must be a whole number from 0 to 9, or low, normal or high");
             Priority::DEFAULT
         })
-    }
-
-    /// `base` with the fields that `given` sets.
-    pub fn retry_policy(&mut self, given: &RetryPolicyFields, base: RetryPolicy) -> RetryPolicy {
-        let max_retries = given.max_retries.map_or(base.max_retries, |given| {
-            u32::try_from(given).ok().filter(|retries| *retries <= limits::RETRIES).unwrap_or_else(|| {
-                self.add("/retry_policy/max_retries", format!("must be from 0 to {}", limits::RETRIES));
-                base.max_retries
-            })
-        });
-        let backoff_millis = self.seconds("/retry_policy/backoff_seconds", given.backoff_seconds, DAY_MILLIS);
-        let max_backoff_millis =
-            self.seconds("/retry_policy/max_backoff_seconds", given.max_backoff_seconds, DAY_MILLIS);
-        let first = backoff_millis.unwrap_or(base.backoff_millis);
-        let max = match (max_backoff_millis, backoff_millis) {
-            (Some(max), Some(first)) if max < first => {
-                self.add("/retry_policy/max_backoff_seconds", "must not be less than backoff_seconds");
-                max
-            }
-            (Some(max), _) => max,
-            // A first delay longer than the default cap raises the cap.
-            (None, _) => base.max_backoff_millis.max(first),
-        };
-        RetryPolicy {
-            max_retries,
-            backoff: given.backoff.map_or(base.backoff, Into::into),
-            backoff_millis: first,
-            max_backoff_millis: max,
-            jitter: given.jitter.map_or(base.jitter, Into::into),
-        }
     }
 
     /// A timeout of a millisecond to a day.

@@ -10,12 +10,12 @@
 //! since keys of earlier builds are stored, for `retention.idempotency_days`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_client::{Dependency, RetryPolicyFields};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneKey;
-use punctual_core::retry::{Backoff, Jitter};
+use punctual_core::retry::{Backoff, Jitter, RetryCondition, RetryPolicy};
 use punctual_core::task::{Body, Idempotency, OnDependencyFailure};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
@@ -52,7 +52,7 @@ struct Digested<'a> {
     callback_url: Option<&'a str>,
     callback_headers: BTreeMap<String, &'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry_policy: Option<DigestedPolicy>,
+    retry_policy: Option<&'a DigestedPolicy<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_millis: Option<u64>,
     metadata: &'a BTreeMap<String, String>,
@@ -65,9 +65,12 @@ struct Digested<'a> {
     on_dependency_failure: Option<&'static str>,
 }
 
+/// The number of retries that earlier builds digested for a submission that gave none.
+const EARLIER_RETRIES: u32 = 3;
+
 /// The fields of a retry policy.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-struct DigestedPolicy {
+#[derive(PartialEq, Eq, Serialize)]
+struct DigestedPolicy<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_retries: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +81,11 @@ struct DigestedPolicy {
     max_backoff_millis: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     jitter: Option<Jitter>,
+    // Added later, see above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delays_millis: Option<&'a [u64]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_on: Option<&'a BTreeSet<RetryCondition>>,
 }
 
 impl Meaning<'_> {
@@ -86,27 +94,39 @@ impl Meaning<'_> {
         let mut payload = Vec::new();
         canonical(&self.body.payload, &mut payload);
         let (given, timeout_millis) = (self.given_policy(), self.has_timeout.then_some(self.body.timeout_millis));
-        let fingerprint = self.digest(given, timeout_millis, &payload);
+        let fingerprint = self.digest(given.as_ref(), timeout_millis, &payload);
         // Earlier builds digested the defaults of the node that took the submission.
-        let (whole, timeout_millis) = (Some(self.whole_policy()), Some(self.body.timeout_millis));
+        let (whole, timeout_millis) = (Some(self.earlier_policy()), Some(self.body.timeout_millis));
         let is_whole = given == whole && self.has_timeout;
-        let earlier = (!is_whole).then(|| self.digest(whole, timeout_millis, &payload));
+        let earlier = (!is_whole).then(|| self.digest(whole.as_ref(), timeout_millis, &payload));
         Idempotency { key, fingerprint, earlier }
     }
 
-    fn whole_policy(&self) -> DigestedPolicy {
-        let policy = self.body.retry_policy;
+    fn whole_policy(&self) -> DigestedPolicy<'_> {
+        let policy = &self.body.retry_policy;
         DigestedPolicy {
             max_retries: Some(policy.max_retries),
             backoff: Some(policy.backoff),
             backoff_millis: Some(policy.backoff_millis),
             max_backoff_millis: Some(policy.max_backoff_millis),
             jitter: Some(policy.jitter),
+            delays_millis: Some(policy.delays_millis.as_slice()).filter(|delays| !delays.is_empty()),
+            retry_on: policy.retry_on.as_ref(),
         }
     }
 
+    /// The whole policy as earlier builds had it, with the number of retries that was the default
+    /// then.
+    fn earlier_policy(&self) -> DigestedPolicy<'_> {
+        let whole = self.whole_policy();
+        let is_given = self.retry_policy.is_some_and(|given| given.max_retries.is_some());
+        let is_default = whole.max_retries == Some(RetryPolicy::default().max_retries);
+        let max_retries = if is_default && !is_given { Some(EARLIER_RETRIES) } else { whole.max_retries };
+        DigestedPolicy { max_retries, ..whole }
+    }
+
     /// The fields that were given; none if there is none.
-    fn given_policy(&self) -> Option<DigestedPolicy> {
+    fn given_policy(&self) -> Option<DigestedPolicy<'_>> {
         let given = self.retry_policy.filter(|given| **given != RetryPolicyFields::default())?;
         let whole = self.whole_policy();
         Some(DigestedPolicy {
@@ -115,10 +135,17 @@ impl Meaning<'_> {
             backoff_millis: whole.backoff_millis.filter(|_| given.backoff_seconds.is_some()),
             max_backoff_millis: whole.max_backoff_millis.filter(|_| given.max_backoff_seconds.is_some()),
             jitter: whole.jitter.filter(|_| given.jitter.is_some()),
+            delays_millis: whole.delays_millis.filter(|_| given.delays_seconds.is_some()),
+            retry_on: whole.retry_on.filter(|_| given.retry_on.is_some()),
         })
     }
 
-    fn digest(&self, retry_policy: Option<DigestedPolicy>, timeout_millis: Option<u64>, payload: &[u8]) -> [u8; 32] {
+    fn digest(
+        &self,
+        retry_policy: Option<&DigestedPolicy<'_>>,
+        timeout_millis: Option<u64>,
+        payload: &[u8],
+    ) -> [u8; 32] {
         let callback = self.body.callback.as_ref();
         let (on_failure, usual) = (self.body.dependencies.on_failure, OnDependencyFailure::default());
         let headers = callback.into_iter().flat_map(|callback| &callback.headers);

@@ -19,6 +19,7 @@ pub mod occurrences;
 pub mod patch;
 mod queue_defaults;
 mod queue_settings;
+mod retry_policy;
 mod rules;
 mod schedule;
 mod task;

@@ -36,7 +36,7 @@ pub fn check(
     }
     let priority = given(&mut faults, "/priority", patch.priority.as_ref()).map(|priority| faults.priority(priority));
     let retry_policy = given(&mut faults, "/retry_policy", patch.retry_policy.as_ref())
-        .map(|fields| faults.retry_policy(fields, task.body.retry_policy));
+        .map(|fields| faults.retry_policy(fields, &task.body.retry_policy));
     let metadata = given(&mut faults, "/metadata", patch.metadata.as_ref());
     if let Some(metadata) = metadata {
         faults.metadata(metadata);

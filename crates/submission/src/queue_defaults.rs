@@ -26,9 +26,10 @@ impl TaskValidator<'_> {
         has_timeout: bool,
     ) -> NewTask {
         let Some(settings) = self.rules.queues.settings(self.tenant, &task.lane.queue) else { return task };
-        if let Some(base) = settings.retry_policy {
+        if let Some(base) = &settings.retry_policy {
             // The given fields were checked before, so this finds no fault.
-            task.body.retry_policy = policy.map_or(base, |given| Faults::default().retry_policy(given, base));
+            task.body.retry_policy =
+                policy.map_or_else(|| base.clone(), |given| Faults::default().retry_policy(given, base));
         }
         if let Some(millis) = settings.timeout_millis.filter(|_| !has_timeout) {
             task.body.timeout_millis = millis;
@@ -130,9 +131,10 @@ mod tests {
     fn a_queue_fills_in_what_the_submitter_left_out() {
         let policy =
             RetryPolicy { max_retries: 9, backoff: Backoff::Fixed, backoff_millis: 500, ..RetryPolicy::default() };
-        let rules = rules(Settings { retry_policy: Some(policy), timeout_millis: Some(7), ..Settings::default() });
+        let rules =
+            rules(Settings { retry_policy: Some(policy.clone()), timeout_millis: Some(7), ..Settings::default() });
         let task = submit(&rules, r#"{"type": "t", "queue": "mail"}"#);
-        assert_eq!((task.body.retry_policy, task.body.timeout_millis), (policy, 7));
+        assert_eq!((&task.body.retry_policy, task.body.timeout_millis), (&policy, 7));
         let task = submit(
             &rules,
             r#"{"type": "t", "queue": "mail", "retry_policy": {"max_retries": 1}, "timeout_seconds": 2}"#,
@@ -140,7 +142,7 @@ mod tests {
         assert_eq!(task.body.retry_policy, RetryPolicy { max_retries: 1, ..policy });
         assert_eq!(task.body.timeout_millis, 2_000);
         let task = submit(&rules, r#"{"type": "t", "queue": "other"}"#);
-        assert_eq!((task.body.retry_policy, task.body.timeout_millis), (rules.retry_policy, rules.timeout_millis));
+        assert_eq!((&task.body.retry_policy, task.body.timeout_millis), (&rules.retry_policy, rules.timeout_millis));
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Faults {
         let max_concurrency = self.whole("/max_concurrency", wanted.max_concurrency, concurrency, none);
         let depth = 1..=i64::try_from(limits::DEPTH).unwrap_or(i64::MAX);
         let max_depth = self.whole("/max_depth", wanted.max_depth, depth, "leave it out for no bound");
-        let retry_policy = wanted.retry_policy.as_ref().map(|given| self.retry_policy(given, rules.retry_policy));
+        let retry_policy = wanted.retry_policy.as_ref().map(|given| self.retry_policy(given, &rules.retry_policy));
         let timeout_millis = wanted.timeout_seconds.map(|given| self.timeout(Some(given), rules.timeout_millis));
         let jitter = self.seconds("/dispatch_jitter_seconds", wanted.dispatch_jitter_seconds, limits::JITTER_MILLIS);
         let (_, callback) =

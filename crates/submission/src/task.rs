@@ -73,8 +73,8 @@ impl<'a> TaskValidator<'a> {
         faults.expiry("/expires_at", expires_at, execute_at, self.now);
         let priority = new.priority.as_ref().map_or(wire::Priority::DEFAULT, |priority| faults.priority(priority));
         let retry_policy = match &new.retry_policy {
-            Some(given) => faults.retry_policy(given, self.rules.retry_policy),
-            None => self.rules.retry_policy,
+            Some(given) => faults.retry_policy(given, &self.rules.retry_policy),
+            None => self.rules.retry_policy.clone(),
         };
         let timeout_millis = faults.timeout(new.timeout_seconds, self.rules.timeout_millis);
         let metadata = new.metadata.unwrap_or_default();

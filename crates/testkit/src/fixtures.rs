@@ -43,6 +43,7 @@ pub fn retry_policy() -> RetryPolicy {
         backoff_millis: 1_000,
         max_backoff_millis: 60_000,
         jitter: Jitter::None,
+        ..RetryPolicy::default()
     }
 }
 

@@ -6,6 +6,7 @@ mod upcoming;
 
 use std::sync::Arc;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::forecast::{Minute, UpcomingSchedule};
 use punctual_core::schedules::plan::Origin;
 use punctual_core::schedules::{Advanced, OccurrenceOutcome, Record, Schedule, SchedulePause, TaskNames};
@@ -13,7 +14,6 @@ use punctual_core::state::{Event, State};
 use punctual_core::store::Inserted;
 use punctual_core::task::{Edit, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::trail::FailedHow;
 use tokio::task::JoinSet;
 
 use crate::fixtures::{START, TENANT, at, task};
@@ -348,7 +348,7 @@ fn time(execute_at: Timestamp) -> Event<'static> {
 
 /// A failed run that is retried after this many milliseconds.
 fn retry_after(task: &Task, millis: u64) -> Event<'static> {
-    let mut failure = failure(task, FailedHow::Failed, true);
+    let mut failure = failure(task, FailureCause::Reported, true);
     failure.retry_after_millis = Some(millis);
     Event::Fail(failure)
 }

@@ -11,17 +11,20 @@
 //! | 3xx | a dead letter at once: redirects are not followed, so the next call would get the same |
 //! | anything else, and no answer at all | retried |
 //! | a target that may not be called | a dead letter at once |
+//!
+//! The policy's `retry_on` replaces what the table says about retries. The state machine applies it.
 
 use std::borrow::Cow;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::json::Json;
 use punctual_core::retry::{Jitter, RetryPolicy};
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
-use punctual_core::trail::{FailedHow, RunError};
+use punctual_core::trail::RunError;
 
-use crate::retry_after;
+use crate::retry_after::RetryAfter;
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +95,7 @@ pub(crate) fn cut_off(policy: &RetryPolicy) -> RunOutcome {
     }
     let message = "the node shut down before the webhook answered, and the task has no retries";
     RunOutcome::Failed(RunFailure {
-        how: FailedHow::Lost,
+        cause: FailureCause::Lost,
         error: RunError { code: "worker_lost".into(), message: message.into(), details: None },
         http_status: None,
         retryable: true,
@@ -100,19 +103,29 @@ pub(crate) fn cut_off(policy: &RetryPolicy) -> RunOutcome {
     })
 }
 
-/// Fits the delay that a target asked for to the task's policy. With jitter it grows by up to a
-/// tenth, so that tasks that were refused together do not return together. It is never shorter than
-/// the policy's first delay: a `Retry-After` of zero must not use up all attempts at once. `random`
-/// is any number.
+/// Fits the delay that a target asked for to the task's policy. It holds for the statuses that
+/// usually ask, and for all others if the policy itself names what is retried. With jitter it grows
+/// by up to a tenth, so that tasks that were refused together do not return together. It is never
+/// shorter than the policy's first delay: a `Retry-After` of zero must not use up all attempts at
+/// once. `random` is any number.
 pub(crate) fn fit_retry_after(mut outcome: RunOutcome, policy: &RetryPolicy, random: u64) -> RunOutcome {
-    if let RunOutcome::Failed(RunFailure { retry_after_millis: Some(asked), .. }) = &mut outcome {
-        let spread = match policy.jitter {
-            Jitter::None => 0,
-            Jitter::Full => random % (*asked / 10 + 1),
-        };
-        *asked = asked.saturating_add(spread).max(policy.delay_millis(1, random));
+    if let RunOutcome::Failed(RunFailure { retry_after_millis: delay @ Some(_), http_status, .. }) = &mut outcome {
+        let may_ask = policy.retry_on.is_some() || http_status.is_some_and(usually_asks);
+        *delay = delay.filter(|_| may_ask).map(|asked| {
+            let spread = match policy.jitter {
+                Jitter::None => 0,
+                Jitter::Full => random % (asked / 10 + 1),
+            };
+            let asked = asked.saturating_add(spread).min(limits::RETRY_DELAY_MILLIS);
+            asked.max(policy.delay_millis(1, random))
+        });
     }
     outcome
+}
+
+/// Whether an answer of this status usually says when to try again.
+const fn usually_asks(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 503)
 }
 
 /// Bytes of a refusal's body that are kept.
@@ -132,17 +145,17 @@ fn refused(answer: &WebhookAnswer, now: Timestamp) -> RunFailure {
         300..400 => ("redirected".into(), format!("the webhook answered {status}; redirects are not followed")),
         _ => (format!("http_{status}").into(), format!("the webhook answered {status}")),
     };
-    let may_ask = matches!(status, 408 | 425 | 429 | 503);
+    let retry_after = answer.retry_after.as_deref().map(|value| RetryAfter::parse(value, now));
+    let message = match retry_after.and_then(RetryAfter::remark) {
+        Some(remark) => format!("{message}; {remark}"),
+        None => message,
+    };
     RunFailure {
-        how: FailedHow::Failed,
+        cause: FailureCause::Status(status),
         error: RunError { code, message: message.into(), details: details(answer.body.as_deref()) },
         http_status: Some(status),
-        retryable: may_ask || !(300..500).contains(&status),
-        retry_after_millis: answer
-            .retry_after
-            .as_deref()
-            .filter(|_| may_ask)
-            .and_then(|value| retry_after::parse(value, now)),
+        retryable: usually_asks(status) || !(300..500).contains(&status),
+        retry_after_millis: retry_after.and_then(RetryAfter::delay_millis),
     }
 }
 
@@ -154,8 +167,14 @@ fn details(body: Option<&[u8]>) -> Option<Cow<'static, str>> {
 }
 
 fn broken(http_status: Option<u16>, fault: &CallFault) -> RunFailure {
-    let retryable = !matches!(fault, CallFault::Blocked | CallFault::NoTarget);
-    let how = if *fault == CallFault::Timeout { FailedHow::TimedOut } else { FailedHow::Failed };
+    let cause = match fault {
+        CallFault::Timeout => FailureCause::Timeout,
+        CallFault::Blocked | CallFault::NoTarget => FailureCause::NotCalled,
+        CallFault::Connection(_) | CallFault::Dns(_) | CallFault::Tls(_) | CallFault::Invalid(_) => {
+            FailureCause::Connection
+        }
+    };
+    let retryable = cause != FailureCause::NotCalled;
     let because = |what: &str, reason: &str| Cow::Owned(format!("{what}: {}", plain(reason, REASON_CHARS)));
     let (code, message) = match fault {
         CallFault::Timeout => ("timeout", "the webhook did not answer within the task's timeout".into()),
@@ -169,7 +188,7 @@ fn broken(http_status: Option<u16>, fault: &CallFault) -> RunFailure {
         CallFault::NoTarget => ("invalid_callback", "the task has no callback URL that can be called".into()),
     };
     let error = RunError { code: code.into(), message, details: None };
-    RunFailure { how, error, http_status, retryable, retry_after_millis: None }
+    RunFailure { cause, error, http_status, retryable, retry_after_millis: None }
 }
 
 /// The first `max` characters of a text, without control characters.

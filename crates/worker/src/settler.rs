@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use punctual_core::breakers::target_of;
 use punctual_core::clock::Clock;
+use punctual_core::failure::TargetHealth;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::Lane;
 use punctual_core::retry::RetryPolicy;
@@ -17,7 +18,7 @@ use punctual_core::run_end::{RunEnd, RunOutcome};
 use punctual_core::state::{By, Change, Position};
 use punctual_core::store::{Applied, Beat, Store};
 use punctual_core::task::Task;
-use punctual_core::trail::{Actor, FailedHow, Step, Trail};
+use punctual_core::trail::{Actor, Trail};
 use punctual_scheduler::breakers::{Circuits, EndedRun};
 use punctual_scheduler::settle::stop_if_asked;
 use tokio::sync::mpsc;
@@ -41,7 +42,7 @@ pub(crate) struct FinishedRun {
 impl FinishedRun {
     /// The run of `task` has this outcome; no other node takes the task before `held_until`.
     pub(crate) fn new(task: &Task, outcome: RunOutcome, held_until: Instant) -> Self {
-        let (position, policy) = (task.position, task.body.retry_policy);
+        let (position, policy) = (task.position, task.body.retry_policy.clone());
         Self { id: task.id, lane: Arc::clone(&task.lane), position, policy, outcome, held_until }
     }
 }
@@ -110,7 +111,10 @@ impl WebhookSettler {
         for _ in &accepted {
             self.stats.count(RunEnd::Accepted);
         }
-        self.circuits.count(accepted.iter().map(|run| ended_run(&run.lane, run.id, RunEnd::Accepted, None)));
+        self.circuits.count(accepted.iter().map(|run| {
+            let (tenant, target) = (run.lane.key.tenant.as_str(), target_of(&run.lane.key));
+            EndedRun { tenant, target, task: run.id, end: RunEnd::Accepted, error: None }
+        }));
     }
 
     /// The write that ends a run; none if its state does not allow the outcome.
@@ -122,8 +126,12 @@ impl WebhookSettler {
         let FinishedRun { id, lane, position, policy, outcome, held_until } = finished;
         let by = By { now: self.clock.now(), node: self.node, actor };
         let is_under_breaker = || self.circuits.is_open_over(&lane.key);
-        let (change, end) = outcome.end_run(&position, policy, is_under_breaker, rand::random(), &by)?;
-        Some(EndWrite { id, lane, token: position.version, change, end, held_until })
+        let health = match &outcome {
+            RunOutcome::Failed(failure) => failure.health(),
+            _ => TargetHealth::Well,
+        };
+        let (change, end) = outcome.end_run(&position, &policy, is_under_breaker, rand::random(), &by)?;
+        Some(EndWrite { id, lane, token: position.version, change, end, health, held_until })
     }
 
     /// Applies writes; returns the ends of those that were applied, and the writes that lost to
@@ -137,11 +145,7 @@ impl WebhookSettler {
             match retry("cannot settle runs", deadline, give_up, call).await {
                 Ok(applied) => {
                     let written = writes.iter().zip(&applied).filter(|(_, one)| matches!(one, Applied::Done(_)));
-                    let run = |(write, _)| {
-                        let EndWrite { lane, id, end, change, .. }: &EndWrite = write;
-                        ended_run(lane, *id, *end, Some(&change.trail))
-                    };
-                    self.circuits.count(written.map(run));
+                    self.circuits.count(written.map(|(write, _)| write.ended_run()));
                     for (write, applied) in writes.into_iter().zip(applied) {
                         match applied {
                             Applied::Done(_) => {
@@ -202,17 +206,6 @@ impl WebhookSettler {
     }
 }
 
-/// A run for the breakers, with the error in the steps that ended it. A run that this node cut off
-/// says nothing about its target, like one that it gave back.
-fn ended_run<'a>(lane: &'a Lane, task: TaskId, end: RunEnd, steps: Option<&'a Trail>) -> EndedRun<'a> {
-    let last = steps.and_then(Trail::last).map(|entry| entry.step);
-    let is_cut_off = matches!(last, Some(Step::Failed { outcome: FailedHow::Lost, .. }));
-    let end = if is_cut_off { RunEnd::GivenBack } else { end };
-    let steps = steps.filter(|_| end.is_failure());
-    let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);
-    EndedRun { tenant: &lane.key.tenant, target: target_of(&lane.key), task, end, error }
-}
-
 /// A change that ends a run, on its way to the store.
 struct EndWrite {
     id: TaskId,
@@ -220,33 +213,51 @@ struct EndWrite {
     token: u64,
     change: Change,
     end: RunEnd,
+    /// What the outcome says about the target, if it was a failure.
+    health: TargetHealth,
     held_until: Instant,
+}
+
+impl EndWrite {
+    /// The run for the breakers, with the error in the steps that ended it.
+    fn ended_run(&self) -> EndedRun<'_> {
+        let end = self.end.for_breakers(self.health);
+        let steps = Some(&self.change.trail).filter(|_| end.is_failure());
+        let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);
+        let (tenant, target) = (self.lane.key.tenant.as_str(), target_of(&self.lane.key));
+        EndedRun { tenant, target, task: self.id, end, error }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use punctual_core::lane::{LaneId, LaneKey, Route};
-    use punctual_core::state::{Event, State, transition};
+    use punctual_core::state::State;
     use punctual_core::time::Timestamp;
 
     use super::*;
-    use crate::answer::{CallFault, WebhookResult, cut_off, judge};
+    use crate::answer::{CallFault, WebhookAnswer, WebhookResult, cut_off, judge};
 
     #[test]
-    fn a_run_that_was_cut_off_says_nothing_about_its_target() {
+    fn breakers_learn_from_the_target_alone() {
         let now = Timestamp::from_millis(1);
         let by = By { now, node: NodeId::new(1), actor: Actor::Node };
-        let key = LaneKey { tenant: "t".into(), queue: "q".into(), kind: "k".into(), priority: 5, route: Route::Pull };
-        let lane = Lane { id: LaneId::new(1), key };
         let running = Position { state: State::Running, version: 3, attempts: 1, crashes: 0, cancel_requested: false };
         let policy = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
-        let refused = judge(WebhookResult::Broken { status: None, fault: CallFault::Timeout }, now);
-        for (outcome, counted) in [(cut_off(&policy), RunEnd::GivenBack), (refused, RunEnd::DeadLettered)] {
-            let (change, end) = outcome.end_run(&running, policy, || false, 0, &by).unwrap();
+        let broken = |fault| judge(WebhookResult::Broken { status: None, fault }, now);
+        let answered = |status| judge(WebhookResult::Answered(WebhookAnswer { status, ..Default::default() }), now);
+        for (outcome, counted) in [
+            (cut_off(&policy), RunEnd::GivenBack),
+            (broken(CallFault::Blocked), RunEnd::GivenBack),
+            (broken(CallFault::Timeout), RunEnd::DeadLettered),
+            (broken(CallFault::Dns("no such name".to_owned())), RunEnd::DeadLettered),
+            (answered(429), RunEnd::DeadLettered),
+            (answered(402), RunEnd::Completed),
+        ] {
+            let RunOutcome::Failed(failure) = &outcome else { panic!("{outcome:?} is a failure") };
+            let health = failure.health();
+            let (_, end) = outcome.clone().end_run(&running, &policy, || false, 0, &by).unwrap();
             assert_eq!(end, RunEnd::DeadLettered, "the task is never called twice");
-            assert_eq!(ended_run(&lane, TaskId::new(), end, Some(&change.trail)).end, counted);
+            assert_eq!(end.for_breakers(health), counted, "{outcome:?}");
         }
-        let given_back = transition(&running, Event::GiveBack(now), &by).unwrap();
-        assert_eq!(ended_run(&lane, TaskId::new(), RunEnd::GivenBack, Some(&given_back.trail)).end, RunEnd::GivenBack);
     }
 }

@@ -38,13 +38,15 @@ fn policy(max_retries: u32) -> RetryPolicy {
         backoff_millis: 1_000,
         max_backoff_millis: 60_000,
         jitter: Jitter::None,
+        delays_millis: Vec::new(),
+        retry_on: None,
     }
 }
 
 /// A failure that may be retried three times; the third lost worker makes the task poison.
-fn failure(how: FailedHow) -> Failure<'static> {
+fn failure(cause: FailureCause) -> Failure<'static> {
     Failure {
-        how,
+        cause,
         error: RunError { code: "boom".into(), message: "it broke".into(), details: None },
         http_status: Some(500),
         retryable: true,
@@ -57,8 +59,8 @@ fn failure(how: FailedHow) -> Failure<'static> {
 }
 
 /// The same under an open breaker.
-fn under_breaker(how: FailedHow) -> Failure<'static> {
-    Failure { is_under_breaker: true, ..failure(how) }
+fn under_breaker(cause: FailureCause) -> Failure<'static> {
+    Failure { is_under_breaker: true, ..failure(cause) }
 }
 
 fn step(position: &Position, event: Event<'_>) -> ChangeFields {
@@ -121,9 +123,8 @@ fn giving_back_uncounts_the_attempt() {
 #[test]
 fn a_task_that_loses_its_workers_is_poison() {
     for poison_after in [1, 2, 3, 10] {
-        let policy = policy(1_000);
         for crashes in 0..poison_after {
-            let failure = Failure { policy, poison_after, ..failure(FailedHow::Lost) };
+            let failure = Failure { policy: policy(1_000), poison_after, ..failure(FailureCause::Lost) };
             let change = step(&Position { crashes, ..at(State::Running) }, Event::Fail(failure));
             let poisoned = crashes + 1 == poison_after;
             assert_eq!(change.to, if poisoned { State::DeadLettered } else { State::Pending });
@@ -136,15 +137,15 @@ fn a_task_that_loses_its_workers_is_poison() {
             assert!(!poisoned || message.contains(&times), "{message}");
         }
     }
-    let never = Failure { poison_after: 0, policy: policy(1_000), ..failure(FailedHow::Lost) };
+    let never = Failure { poison_after: 0, policy: policy(1_000), ..failure(FailureCause::Lost) };
     let change = step(&Position { crashes: 500, ..at(State::Running) }, Event::Fail(never));
     assert_eq!((change.to, change.crashes), (State::Pending, Some(501)));
 }
 
 #[test]
 fn only_lost_workers_count_as_crashes() {
-    for how in [FailedHow::Failed, FailedHow::TimedOut] {
-        let change = step(&Position { crashes: 5, ..at(State::Running) }, Event::Fail(failure(how)));
+    for cause in [FailureCause::Reported, FailureCause::Timeout] {
+        let change = step(&Position { crashes: 5, ..at(State::Running) }, Event::Fail(failure(cause)));
         assert_eq!((change.to, change.crashes), (State::Pending, Some(5)));
         assert_eq!(error_of(&change).0, "boom");
     }
@@ -154,7 +155,7 @@ fn only_lost_workers_count_as_crashes() {
 fn after_the_last_retry_a_task_is_a_dead_letter() {
     for max_retries in [0, 1, 3, 1_000] {
         let fail = |attempts| {
-            let failure = Failure { policy: policy(max_retries), ..failure(FailedHow::Failed) };
+            let failure = Failure { policy: policy(max_retries), ..failure(FailureCause::Reported) };
             step(&Position { attempts, ..at(State::Running) }, Event::Fail(failure))
         };
         let last = fail(max_retries + 1);
@@ -163,25 +164,29 @@ fn after_the_last_retry_a_task_is_a_dead_letter() {
             assert_eq!(fail(max_retries).to, State::Pending);
         }
     }
-    let hopeless = Failure { retryable: false, ..failure(FailedHow::Failed) };
+    let hopeless = Failure { retryable: false, ..failure(FailureCause::Reported) };
     assert_eq!(step(&at(State::Running), Event::Fail(hopeless)).to, State::DeadLettered);
 }
 
 #[test]
 fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
-    for how in [FailedHow::Failed, FailedHow::TimedOut, FailedHow::Lost] {
+    for cause in [FailureCause::Reported, FailureCause::Timeout, FailureCause::Lost] {
         // The last attempt, and attempts beyond the policy (it may have been edited since).
         for attempts in [1, 3, 4, 9] {
-            let change = step(&Position { attempts, ..at(State::Running) }, Event::Fail(under_breaker(how)));
+            let change = step(&Position { attempts, ..at(State::Running) }, Event::Fail(under_breaker(cause)));
             assert_eq!((change.to, change.attempts), (State::Pending, Some(attempts - 1)));
             let wait = i64::from(attempts) * 1_000;
             assert_eq!(change.due_at, Some(NOW.plus_millis(wait)), "the delay is that of its attempt");
             let found = change.trail.last().unwrap();
             assert!(
-                matches!(found.step, Step::FailedUncounted { outcome, http_status: Some(500), .. } if outcome == how)
+                matches!(found.step, Step::FailedUncounted { outcome, http_status: Some(500), .. } if outcome == cause.how())
             );
             assert_eq!((found.uncounted(), error_of(&change).0.as_str()), (Some("breaker_open"), "boom"));
-            assert_eq!(change.crashes, Some(u32::from(how == FailedHow::Lost)), "lost workers are counted as always");
+            assert_eq!(
+                change.crashes,
+                Some(u32::from(cause == FailureCause::Lost)),
+                "lost workers are counted as always"
+            );
         }
     }
     let asked = Failure { retry_after_millis: Some(7), ..under_breaker(FailedHow::Failed) };
@@ -197,37 +202,37 @@ fn a_breaker_spares_only_failures_worth_a_retry() {
         let found = change.trail.last().unwrap();
         change.attempts.is_none() && matches!(found.step, Step::Failed { .. }) && found.uncounted().is_none()
     };
-    let hopeless = Failure { retryable: false, ..under_breaker(FailedHow::Failed) };
-    let once = Failure { policy: policy(0), ..under_breaker(FailedHow::Failed) };
-    let poison = Failure { poison_after: 1, ..under_breaker(FailedHow::Lost) };
+    let hopeless = Failure { retryable: false, ..under_breaker(FailureCause::Reported) };
+    let once = Failure { policy: policy(0), ..under_breaker(FailureCause::Reported) };
+    let poison = Failure { poison_after: 1, ..under_breaker(FailureCause::Lost) };
     for failure in [hopeless, once, poison] {
         let change = fail(at(State::Running), failure);
         assert!(change.to == State::DeadLettered && counted(&change), "{change:?}");
     }
     let last = Position { version: 1_000_000, attempts: 4, ..at(State::Running) };
-    let spared = fail(last, under_breaker(FailedHow::Failed));
+    let spared = fail(last, under_breaker(FailureCause::Reported));
     assert_eq!((spared.to, spared.attempts), (State::Pending, Some(3)), "however often it was tried");
 }
 
 #[test]
 fn a_retry_waits_as_the_policy_or_the_worker_says() {
     let due = |attempts, retry_after_millis| {
-        let failure = Failure { retry_after_millis, ..failure(FailedHow::Failed) };
+        let failure = Failure { retry_after_millis, ..failure(FailureCause::Reported) };
         let change = step(&Position { attempts, ..at(State::Running) }, Event::Fail(failure));
         change.due_at.expect("it is retried").millis_since(NOW)
     };
     assert_eq!([due(1, None), due(2, None), due(3, None)], [1_000, 2_000, 3_000]);
     assert_eq!([due(1, Some(0)), due(3, Some(7))], [0, 7]);
-    assert_eq!(due(1, Some(MAX_RETRY_AFTER_MILLIS)), 86_400_000);
-    assert_eq!(due(1, Some(MAX_RETRY_AFTER_MILLIS + 1)), 86_400_000, "cut to a day");
-    assert_eq!(due(1, Some(u64::MAX)), 86_400_000, "cut to a day");
+    let month = 30 * 86_400_000;
+    assert_eq!([due(1, Some(2_592_000_000)), due(1, Some(u64::MAX))], [month, month], "30 days at most");
 
     // A requested delay does not add attempts, and no instant is after the last one that can be
     // written.
-    let asked = Failure { retry_after_millis: Some(1), policy: policy(0), ..failure(FailedHow::Failed) };
+    let asked = Failure { retry_after_millis: Some(1), policy: policy(0), ..failure(FailureCause::Reported) };
     assert_eq!(step(&at(State::Running), Event::Fail(asked)).to, State::DeadLettered);
     let for_ever = RetryPolicy { backoff_millis: u64::MAX, max_backoff_millis: u64::MAX, ..policy(3) };
-    let change = step(&at(State::Running), Event::Fail(Failure { policy: for_ever, ..failure(FailedHow::Failed) }));
+    let change =
+        step(&at(State::Running), Event::Fail(Failure { policy: for_ever, ..failure(FailureCause::Reported) }));
     assert_eq!(change.due_at, Some(Timestamp::MAX));
 }
 
@@ -239,11 +244,11 @@ fn a_run_asked_to_stop_ends_cancelled_whatever_its_outcome() {
     let position = Position { cancel_requested: true, version: asked.version, ..at(State::Running) };
     let outcomes = [
         Event::Complete { result: Some(Json::null()), http_status: Some(200) },
-        Event::Fail(failure(FailedHow::Failed)),
-        Event::Fail(failure(FailedHow::TimedOut)),
-        Event::Fail(failure(FailedHow::Lost)),
-        Event::Fail(under_breaker(FailedHow::Failed)),
-        Event::Fail(Failure { retryable: false, ..failure(FailedHow::Failed) }),
+        Event::Fail(failure(FailureCause::Reported)),
+        Event::Fail(failure(FailureCause::Timeout)),
+        Event::Fail(failure(FailureCause::Lost)),
+        Event::Fail(under_breaker(FailureCause::Reported)),
+        Event::Fail(Failure { retryable: false, ..failure(FailureCause::Reported) }),
         Event::GiveBack(NOW),
         Event::Stopped,
     ];

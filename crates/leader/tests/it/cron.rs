@@ -6,6 +6,7 @@ use std::time::Duration;
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::cron::{CronExpression, Pattern, Timing, TimingRules};
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::{NodeId, ScheduleId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::schedules::plan::{CatchUp, Overlap, PLAN_MAX, Spec};
@@ -16,7 +17,7 @@ use punctual_core::state::{By, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Claim, Claimant, Store};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
-use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_core::trail::{Actor, RunError};
 use punctual_leader::cron::{Config, CronLoop, Deps, Report};
 use punctual_scheduler::cron_waker::CronWaker;
 use punctual_store::sqlite::{Options, SqliteStore};
@@ -155,12 +156,12 @@ impl Harness {
 
     async fn fail(&self, task: &Task) -> bool {
         let failure = Failure {
-            how: FailedHow::Failed,
+            cause: FailureCause::Reported,
             error: RunError { code: "boom".into(), message: "it broke".into(), details: None },
             http_status: None,
             retryable: false,
             retry_after_millis: None,
-            policy: task.body.retry_policy,
+            policy: task.body.retry_policy.clone(),
             poison_after: 0,
             is_under_breaker: false,
             random: 0,

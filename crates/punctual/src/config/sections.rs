@@ -20,7 +20,6 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 pub(super) const DAY: Duration = Duration::from_hours(24);
-const YEAR: Duration = Duration::from_hours(366 * 24);
 
 /// The bounds of the HTTP interface.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +65,7 @@ impl LimitSettings {
 }
 
 /// The defaults of a task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TaskSettings {
     pub retry_policy: RetryPolicy,
     /// How long one run may take.
@@ -75,12 +74,15 @@ pub struct TaskSettings {
 
 impl TaskSettings {
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        let longest = Duration::from_millis(limits::RETRY_DELAY_MILLIS);
         let retry_policy = RetryPolicy {
             max_retries: read.number("tasks.max_retries", 0..=i64::from(limits::RETRIES)),
             backoff: read.word("tasks.backoff", r#""fixed", "linear" or "exponential""#),
-            backoff_millis: millis(read.seconds("tasks.backoff_seconds", Duration::ZERO..=YEAR)),
-            max_backoff_millis: millis(read.seconds("tasks.max_backoff_seconds", Duration::ZERO..=YEAR)),
+            backoff_millis: millis(read.seconds("tasks.backoff_seconds", Duration::ZERO..=longest)),
+            max_backoff_millis: millis(read.seconds("tasks.max_backoff_seconds", Duration::ZERO..=longest)),
             jitter: read.word("tasks.jitter", r#""none" or "full""#),
+            delays_millis: Vec::new(),
+            retry_on: None,
         };
         let grows = retry_policy.backoff_millis <= retry_policy.max_backoff_millis;
         read.require("tasks.max_backoff_seconds", grows, "must be at least tasks.backoff_seconds");

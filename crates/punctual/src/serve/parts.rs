@@ -116,7 +116,7 @@ impl NodeParts {
     pub fn submission_rules(&self) -> SubmissionRules {
         SubmissionRules {
             payload_bytes: self.config.limits.payload_bytes,
-            retry_policy: self.config.tasks.retry_policy,
+            retry_policy: self.config.tasks.retry_policy.clone(),
             timeout_millis: millis(self.config.tasks.timeout),
             queues: self.queue_cache.clone(),
             networks: networks(&self.config),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, FailedProbe, OpenBreaker, Runs};
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::queues::{Pause, QueueChange, Queues, Settings};
 use punctual_core::retry::RetryPolicy;
@@ -11,7 +12,7 @@ use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::Store as _;
 use punctual_core::task::Task;
-use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_core::trail::{Actor, RunError};
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::polls::PollFilter;
@@ -35,7 +36,13 @@ fn settlement(task: &Task, outcome: RunOutcome) -> Settlement {
 
 fn failed(retryable: bool, retry_after_millis: Option<u64>) -> RunOutcome {
     let error = RunError { code: "e".into(), message: "m".into(), details: None };
-    RunOutcome::Failed(RunFailure { how: FailedHow::Failed, error, http_status: None, retryable, retry_after_millis })
+    RunOutcome::Failed(RunFailure {
+        cause: FailureCause::Reported,
+        error,
+        http_status: None,
+        retryable,
+        retry_after_millis,
+    })
 }
 
 /// Counts so many runs with this end.
@@ -337,7 +344,7 @@ async fn pull_workers_get_a_probe_and_no_more() {
 async fn a_failure_under_a_breaker_uses_up_no_attempt() {
     let mut harness = Harness::new();
     let policy = RetryPolicy { max_retries: 1, ..retry_policy() };
-    harness.submit_all((0..3).map(|_| task().queue("q").retry_policy(policy))).await;
+    harness.submit_all((0..3).map(|_| task().queue("q").retry_policy(policy.clone()))).await;
     let once = RetryPolicy { max_retries: 0, ..policy };
     harness.submit(task().queue("q").retry_policy(once)).await;
     let held = harness.lease("q", 4).await;

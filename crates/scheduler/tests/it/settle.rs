@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::TaskId;
 use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
 use punctual_core::state::{By, Event, State, transition};
@@ -29,8 +30,8 @@ fn completed(text: &str) -> RunReport {
 
 fn failed(retryable: bool) -> RunReport {
     let error = RunError { code: "boom".into(), message: "it broke".into(), details: None };
-    let (how, http_status, retry_after_millis) = (FailedHow::Failed, None, None);
-    RunReport::Ended(RunOutcome::Failed(RunFailure { how, error, http_status, retryable, retry_after_millis }))
+    let (cause, http_status, retry_after_millis) = (FailureCause::Reported, None, None);
+    RunReport::Ended(RunOutcome::Failed(RunFailure { cause, error, http_status, retryable, retry_after_millis }))
 }
 
 impl Harness {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use punctual_core::failure::FailureCause;
 use punctual_core::forecast::Minute;
 use punctual_core::ids::NodeId;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, Failure, Position, transition};
 use punctual_core::task::{Edit, Hold};
-use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_core::trail::{Actor, RunError};
 
 use super::*;
 use crate::tally::TransactionTally;
@@ -50,7 +51,7 @@ fn hold() -> Hold {
 
 fn failure(step: &RandomStep) -> Failure<'static> {
     Failure {
-        how: FailedHow::Failed,
+        cause: FailureCause::Reported,
         error: RunError { code: "x".into(), message: "x".into(), details: None },
         http_status: None,
         retryable: step.retryable,

@@ -41,6 +41,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0021_empty_lanes",
     "0022_node_locks",
     "0023_upcoming",
+    "0024_retry_delays",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::TaskId;
 use punctual_core::state::{Change, Event, State};
 use punctual_core::store::Applied;
 use punctual_core::task::Task;
-use punctual_core::trail::{FailedHow, Step};
+use punctual_core::trail::Step;
 use tokio::task::JoinSet;
 
 use super::{StoreFactory, StoreFixture, WORKER, assert_same, complete, fail, fail_for_good, failure, is_done};
@@ -91,7 +92,7 @@ pub async fn apply_writes_every_field_of_the_change(factory: &dyn StoreFactory) 
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
     fixture.advance(10);
-    let lost = Event::Fail(failure(&running, FailedHow::Lost, true));
+    let lost = Event::Fail(failure(&running, FailureCause::Lost, true));
     let change = fixture.change(&running, lost.clone());
     let waiting = fixture.apply(&running, lost).await;
     assert_eq!((waiting.state(), waiting.position.version), (State::Pending, 4));
@@ -183,7 +184,7 @@ pub async fn apply_returns_where_a_task_waits(factory: &dyn StoreFactory) {
 pub async fn apply_spares_a_hold_that_was_extended_since(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let judged = |task: &Task| {
-        let (id, change) = fixture.change(task, Event::Fail(failure(task, FailedHow::Lost, true)));
+        let (id, change) = fixture.change(task, Event::Fail(failure(task, FailureCause::Lost, true)));
         (id, change.expecting_hold(task.hold.as_ref()))
     };
     let running = fixture.running(task()).await;

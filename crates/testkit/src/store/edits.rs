@@ -18,6 +18,7 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
         backoff_millis: 77,
         max_backoff_millis: 88,
         jitter: Jitter::Full,
+        ..RetryPolicy::default()
     };
     let labels = BTreeMap::from([("neu".to_owned(), "ja".to_owned())]);
     let edits: Vec<(Edit, Effect)> = vec![
@@ -34,6 +35,7 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
                 backoff_millis: 77,
                 max_backoff_millis: 88,
                 jitter: Jitter::Full,
+                ..RetryPolicy::default()
             };
         }),
         (Edit { expires_at: Some(Some(at(700))), ..Edit::default() }, |task| task.expires_at = Some(at(700))),

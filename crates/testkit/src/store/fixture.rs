@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::database::Database;
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::{LaneId, LaneKey};
 use punctual_core::schedules::Schedules;
@@ -13,7 +14,7 @@ use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Beat, Claim, Claimant, Claimed, Filter, Inserted, Start, Store};
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_core::trail::{Actor, RunError};
 
 use super::{RowDamage, StoreFactory};
 use crate::fixtures::{START, TaskBuilder, json};
@@ -268,30 +269,30 @@ pub fn complete(result: Option<&str>) -> Event<'static> {
 
 /// A run that failed, and may be retried by the policy.
 pub fn fail(task: &Task) -> Event<'static> {
-    Event::Fail(failure(task, FailedHow::Failed, true))
+    Event::Fail(failure(task, FailureCause::Reported, true))
 }
 
 /// A run that failed while a breaker was open over its task.
 pub fn fail_under_breaker(task: &Task) -> Event<'static> {
-    Event::Fail(Failure { is_under_breaker: true, ..failure(task, FailedHow::Failed, true) })
+    Event::Fail(Failure { is_under_breaker: true, ..failure(task, FailureCause::Reported, true) })
 }
 
 /// A run that failed for good.
 pub fn fail_for_good(task: &Task) -> Event<'static> {
-    Event::Fail(failure(task, FailedHow::Failed, false))
+    Event::Fail(failure(task, FailureCause::Reported, false))
 }
 
-/// A run that failed in this way.
-pub fn failure(task: &Task, how: FailedHow, retryable: bool) -> Failure<'static> {
+/// A run that failed for this cause.
+pub fn failure(task: &Task, cause: FailureCause, retryable: bool) -> Failure<'static> {
     Failure {
-        how,
+        cause,
         error: RunError {
             code: "boom".into(), message: "it bröke 🧨".into(), details: Some(r#"{"line": 7}"#.into())
         },
         http_status: Some(500),
         retryable,
         retry_after_millis: None,
-        policy: task.body.retry_policy,
+        policy: task.body.retry_policy.clone(),
         poison_after: 3,
         is_under_breaker: false,
         random: 0,

@@ -30,11 +30,13 @@ pub(super) fn full() -> TaskBuilder {
         .schedule(ScheduleId::from_uuid(Uuid::now_v7()))
         .timeout_millis(86_400_000_000)
         .retry_policy(RetryPolicy {
-            max_retries: 1_000,
+            max_retries: 2,
             backoff: Backoff::Linear,
             backoff_millis: 123_456_789,
             max_backoff_millis: u64::from(u32::MAX) * 1_000,
             jitter: Jitter::Full,
+            delays_millis: vec![60_000, 2_592_000_000],
+            retry_on: Some(["5xx", "402", "timeout"].map(|kind| kind.parse().expect("a kind of failure")).into()),
         })
 }
 

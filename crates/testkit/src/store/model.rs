@@ -255,7 +255,9 @@ fn edited(row: &mut Task, edit: &Edit, lane: Option<&std::sync::Arc<punctual_cor
     row.execute_at = execute_at.unwrap_or(row.execute_at);
     row.expires_at = expires_at.unwrap_or(row.expires_at);
     row.body.payload = payload.unwrap_or_else(|| row.body.payload.clone());
-    row.body.retry_policy = retry_policy.unwrap_or(row.body.retry_policy);
+    if let Some(policy) = retry_policy {
+        row.body.retry_policy = policy;
+    }
     row.body.metadata = metadata.unwrap_or_else(|| row.body.metadata.clone());
     if let (Some(priority), Some(lane)) = (priority, lane) {
         let mut key = row.lane.key.clone();

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::{Event, State};
 use punctual_core::task::Task;
-use punctual_core::trail::FailedHow;
 
 use super::{
     GRACE_MILLIS, LEASE_MILLIS, StoreFactory, StoreFixture, VISIBILITY_MILLIS, assert_same, complete, fail, failure,
@@ -109,7 +109,7 @@ fn take_back(fixture: &StoreFixture<'_>, task: &Task) -> Event<'static> {
     match task.state() {
         State::Pending => Event::Expire,
         State::Queued => Event::GiveBack(fixture.now()),
-        _ => Event::Fail(failure(task, FailedHow::Lost, true)),
+        _ => Event::Fail(failure(task, FailureCause::Lost, true)),
     }
 }
 

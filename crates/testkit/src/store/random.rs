@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use punctual_core::failure::FailureCause;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneId;
 use punctual_core::retry::RetryPolicy;
@@ -9,7 +10,6 @@ use punctual_core::state::{Change, Event, Position, State, transition};
 use punctual_core::store::{Beat, Claim, Filter, Start};
 use punctual_core::task::{Edit, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::trail::FailedHow;
 
 use super::model::{Model, assert_same_row};
 use super::{
@@ -233,8 +233,8 @@ impl History<'_> {
     }
 
     fn event(&mut self, id: TaskId) -> Event<'static> {
-        let how = *self.dice.pick(&[FailedHow::Failed, FailedHow::TimedOut, FailedHow::Lost]);
-        let failure = failure(&self.model.rows[&id], how, !self.dice.once_in(4));
+        let cause = *self.dice.pick(&[FailureCause::Reported, FailureCause::Timeout, FailureCause::Lost]);
+        let failure = failure(&self.model.rows[&id], cause, !self.dice.once_in(4));
         match self.dice.below(16) {
             0 => Event::Cancel,
             1 => Event::Expire,
@@ -301,7 +301,7 @@ impl History<'_> {
             let event = match task.state() {
                 State::Pending => Event::Expire,
                 State::Queued => Event::GiveBack(by.now),
-                _ => Event::Fail(failure(task, FailedHow::Lost, true)),
+                _ => Event::Fail(failure(task, FailureCause::Lost, true)),
             };
             (task.id, transition(&task.position, event, &by).expect("an overdue task can be taken back"))
         });

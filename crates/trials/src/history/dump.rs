@@ -93,7 +93,7 @@ impl Dumped {
             payload: serde_json::from_str(task.payload.get()).unwrap_or_default(),
             result: task.result.as_ref().and_then(|result| serde_json::from_str(result.get()).ok()),
             max_retries: task.retry_policy.max_retries,
-            backoff_millis: millis(task.retry_policy.backoff_seconds),
+            backoff_millis: task.retry_policy.backoff_seconds.map_or(0, millis),
             timeout_millis: millis(task.timeout_seconds),
             pushed: task.callback_url.is_some(),
             trail: events.into_iter().map(TrailStep::from).collect(),

@@ -33,9 +33,9 @@ fn every_status_has_its_outcome() {
         let waits = [408, 425, 429, 503].contains(&status);
         let hopeless = (300..500).contains(&status) && !waits;
         assert_eq!(failed.retryable, !hopeless, "{status}");
-        assert_eq!(failed.retry_after_millis, waits.then_some(7_000), "{status}");
-        assert_eq!(failed.http_status, Some(status));
-        assert_eq!(failed.how, FailedHow::Failed);
+        let fitted = fit_retry_after(RunOutcome::Failed(failed.clone()), &policy(Jitter::None, 0), 0);
+        assert_eq!(self::failed(fitted).retry_after_millis, waits.then_some(7_000), "{status}");
+        assert_eq!((failed.http_status, failed.cause), (Some(status), FailureCause::Status(status)));
         let code = if (300..400).contains(&status) { "redirected".to_owned() } else { format!("http_{status}") };
         assert_eq!(failed.error.code, code);
     }
@@ -89,9 +89,13 @@ fn every_fault_has_its_code() {
         (CallFault::Blocked, "blocked_target", false),
         (CallFault::NoTarget, "invalid_callback", false),
     ] {
-        let how = if fault == CallFault::Timeout { FailedHow::TimedOut } else { FailedHow::Failed };
+        let cause = match fault {
+            CallFault::Timeout => FailureCause::Timeout,
+            _ if retryable => FailureCause::Connection,
+            _ => FailureCause::NotCalled,
+        };
         let failed = failed(judge(WebhookResult::Broken { status: None, fault }, now()));
-        assert_eq!((failed.error.code.as_ref(), failed.retryable, failed.how), (code, retryable, how));
+        assert_eq!((failed.error.code.as_ref(), failed.retryable, failed.cause), (code, retryable, cause));
     }
     let cut = WebhookResult::Broken { status: Some(200), fault: CallFault::Connection(why()) };
     assert_eq!(failed(judge(cut, now())).http_status, Some(200));
@@ -151,4 +155,28 @@ fn no_target_shortens_the_first_delay_of_the_policy() {
         let fitted = failed(fit_retry_after(busy, &policy(jitter, 30_000), random));
         assert_eq!(fitted.retry_after_millis, Some(millis), "{asked} {jitter:?} {random}");
     }
+}
+
+#[test]
+fn a_chosen_status_may_ask_for_a_delay() {
+    let retry_on = Some(["402".parse().unwrap()].into());
+    let chosen = RetryPolicy { retry_on, ..policy(Jitter::None, 0) };
+    let declined = outcome(WebhookAnswer { retry_after: Some("259200".into()), ..answer(402) });
+    let delay = |policy| failed(fit_retry_after(declined.clone(), policy, 0)).retry_after_millis;
+    assert_eq!(delay(&chosen), Some(259_200_000));
+    assert_eq!(delay(&policy(Jitter::None, 0)), None);
+}
+
+#[test]
+fn a_retry_after_that_is_not_followed_is_recorded() {
+    let message = |asked: &str| {
+        let failure = failed(outcome(WebhookAnswer { retry_after: Some(asked.into()), ..answer(503) }));
+        failure.error.message.into_owned()
+    };
+    assert_eq!(message("2592000"), "the webhook answered 503");
+    assert_eq!(message("2592001"), "the webhook answered 503; its Retry-After was cut to 30 days");
+    assert!(message("soon").ends_with("and was ignored"), "{}", message("soon"));
+    let long = outcome(WebhookAnswer { retry_after: Some("2592000".into()), ..answer(503) });
+    let fitted = failed(fit_retry_after(long, &policy(Jitter::Full, 0), 999_999));
+    assert_eq!(fitted.retry_after_millis, Some(limits::RETRY_DELAY_MILLIS), "jitter adds nothing to the longest");
 }

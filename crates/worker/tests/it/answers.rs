@@ -64,7 +64,7 @@ async fn a_refusal_keeps_the_beginning_of_its_body() {
 }
 
 #[tokio::test]
-async fn retry_after_is_honoured_where_it_means_something() {
+async fn retry_after_is_read_from_the_answer() {
     for (status, value, millis) in [
         (429, "3", Some(3_000)),
         (503, " 3 ", Some(3_000)),
@@ -72,10 +72,8 @@ async fn retry_after_is_honoured_where_it_means_something() {
         (425, "Friday, 22-May-26 17:00:00 GMT", Some(0)),
         (429, "0", Some(0)),
         (429, "-10", None),
-        (429, "1000000000000", Some(86_400_000)),
+        (429, "1000000000000", Some(2_592_000_000)),
         (429, "tomorrow", None),
-        (500, "3", None),
-        (404, "3", None),
     ] {
         let failed = failed(answered(SinkAnswer::status(status).header("Retry-After", value)).await);
         assert_eq!(failed.retry_after_millis, millis, "{status} {value}");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::run_end::RunOutcome;
-use punctual_core::trail::FailedHow;
 use punctual_testkit::sink::{Sink, SinkAnswer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -20,7 +20,7 @@ async fn times_out_after(url: &str, time: Duration, status: Option<u16>) {
     let begun = Instant::now();
     let failed = failed(call_within(url, time).await);
     assert_eq!((failed.error.code.as_ref(), failed.http_status, failed.retryable), ("timeout", status, true));
-    assert_eq!(failed.how, FailedHow::TimedOut);
+    assert_eq!(failed.cause, FailureCause::Timeout);
     assert!(begun.elapsed() >= time && begun.elapsed() < AMPLE, "{:?}", begun.elapsed());
 }
 

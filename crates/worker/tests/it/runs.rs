@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use punctual_core::failure::FailureCause;
 use punctual_core::run_end::RunEnd;
 use punctual_core::state::{Event, Failure, State};
-use punctual_core::trail::{FailedHow, RunError};
+use punctual_core::trail::RunError;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{self, json, retry_policy};
@@ -128,7 +129,7 @@ async fn a_stale_outcome_changes_nothing() {
     let ids = harness.submit(vec![fixtures::task().push(&gate.target()).build()]).await;
     gate.until_called(1).await;
     let failure = Failure {
-        how: FailedHow::Lost,
+        cause: FailureCause::Lost,
         error: RunError { code: "worker_lost".into(), message: "taken back".into(), details: None },
         http_status: None,
         retryable: true,

@@ -6,18 +6,17 @@ use std::borrow::Cow;
 
 use punctual_client::lease::WorkerError;
 use punctual_client::{FieldError, SettleItem, SettleOutcome};
+use punctual_core::failure::FailureCause;
 use punctual_core::json::Json;
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
-use punctual_core::trail::{FailedHow, RunError};
+use punctual_core::trail::RunError;
 use punctual_scheduler::settle::{RunReport, Settlement};
 
 use crate::problem::{Code, Problem};
 
 /// The code of an error without one.
 const FAILED: &str = "failed";
-/// The longest delay a worker may ask for; the state machine cuts it further.
-const RETRY_AFTER_MAX_MILLIS: u64 = 366 * 24 * 3_600_000;
 
 /// The item as a settlement, or everything that is wrong with it.
 pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
@@ -35,18 +34,18 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
         SettleOutcome::Heartbeat => RunReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
         SettleOutcome::Failed => {
             let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {
-                let millis = seconds.to_millis_within(0, RETRY_AFTER_MAX_MILLIS);
+                let millis = seconds.to_millis_within(0, limits::RETRY_DELAY_MILLIS);
                 if millis.is_none() {
                     faults.push(FieldError::new(
                         "/retry_after_seconds",
-                        format!("must be from 0 to {}", RETRY_AFTER_MAX_MILLIS / 1_000),
+                        format!("must be from 0 to {}", limits::RETRY_DELAY_MILLIS / 1_000),
                     ));
                 }
                 millis
             });
             let error = run_error(item.error, &mut faults);
             RunReport::Ended(RunOutcome::Failed(RunFailure {
-                how: FailedHow::Failed,
+                cause: FailureCause::Reported,
                 error,
                 http_status: None,
                 retryable: item.retryable.unwrap_or(true),
@@ -165,7 +164,7 @@ mod tests {
     #[test]
     fn all_faults_of_a_failure_are_reported() {
         let error = json!({"code": "a\0", "message": "b\0"});
-        let item = json!({"outcome": "failed", "error": error, "retry_after_seconds": -1, "result": 1});
+        let item = json!({"outcome": "failed", "error": error, "retry_after_seconds": 2_592_001, "result": 1});
         let problem = settled(item).unwrap_err();
         assert_eq!(problem.code(), Code::InvalidRequest);
         assert_eq!(pointers(&problem), ["/result", "/retry_after_seconds", "/error/code", "/error/message"]);

@@ -55,10 +55,10 @@ impl Row {
 }
 
 fn events() -> impl Strategy<Value = Event<'static>> {
-    let how = prop_oneof![Just(FailedHow::Failed), Just(FailedHow::TimedOut), Just(FailedHow::Lost)];
+    let cause = prop_oneof![Just(FailureCause::Reported), Just(FailureCause::Timeout), Just(FailureCause::Lost)];
     let flags = (prop::bool::weighted(0.9), prop::bool::weighted(0.3));
-    let failures = (how, flags, prop::option::of(any::<u64>()), any::<u64>()).prop_map(
-        |(how, (retryable, is_under_breaker), retry_after_millis, random)| {
+    let failures = (cause, flags, prop::option::of(any::<u64>()), any::<u64>()).prop_map(
+        |(cause, (retryable, is_under_breaker), retry_after_millis, random)| {
             let policy = RetryPolicy { jitter: Jitter::Full, ..policy(MAX_RETRIES) };
             Event::Fail(Failure {
                 retryable,
@@ -67,7 +67,7 @@ fn events() -> impl Strategy<Value = Event<'static>> {
                 random,
                 policy,
                 poison_after: POISON_AFTER,
-                ..failure(how)
+                ..failure(cause)
             })
         },
     );

@@ -5,21 +5,21 @@ use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued
 
 /// Every kind of event, in every variant that has an outcome of its own.
 pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
-    let hopeless = Failure { retryable: false, ..failure(FailedHow::Failed) };
-    let used_up = Failure { policy: policy(0), ..failure(FailedHow::Failed) };
-    let poison = Failure { poison_after: 1, ..failure(FailedHow::Lost) };
+    let hopeless = Failure { retryable: false, ..failure(FailureCause::Reported) };
+    let used_up = Failure { policy: policy(0), ..failure(FailureCause::Reported) };
+    let poison = Failure { poison_after: 1, ..failure(FailureCause::Lost) };
     vec![
         ("unblock", Event::Unblock(NOW)),
         ("claim", Event::Claim(hold())),
         ("start", Event::Start(hold())),
         ("lease", Event::Lease(hold())),
         ("complete", Event::Complete { result: None, http_status: None }),
-        ("fail, retries left", Event::Fail(failure(FailedHow::Failed))),
+        ("fail, retries left", Event::Fail(failure(FailureCause::Reported))),
         ("fail, retries used up", Event::Fail(used_up)),
         ("fail, not worth a retry", Event::Fail(hopeless)),
-        ("fail while a breaker is open", Event::Fail(under_breaker(FailedHow::Failed))),
-        ("time out, retries left", Event::Fail(failure(FailedHow::TimedOut))),
-        ("worker lost, retries left", Event::Fail(failure(FailedHow::Lost))),
+        ("fail while a breaker is open", Event::Fail(under_breaker(FailureCause::Reported))),
+        ("time out, retries left", Event::Fail(failure(FailureCause::Timeout))),
+        ("worker lost, retries left", Event::Fail(failure(FailureCause::Lost))),
         ("worker lost too often", Event::Fail(poison)),
         ("give back", Event::GiveBack(NOW)),
         ("cancel", Event::Cancel),

@@ -21,9 +21,9 @@ async fn a_queue_has_defaults_for_its_tasks() {
     assert_eq!((&task["retry_policy"]["max_retries"], &task["retry_policy"]["backoff"]), (&json!(1), &json!("fixed")));
     assert_eq!(task["timeout_seconds"], 1);
     let other = caller.submit(json!({"type": "t", "queue": "other"})).await;
-    assert_eq!(other["retry_policy"]["max_retries"], 3);
+    assert_eq!(other["retry_policy"]["max_retries"], 7);
     put(&caller, "mail", json!({})).await;
-    assert_eq!(caller.submit(json!({"type": "t", "queue": "mail"})).await["retry_policy"]["max_retries"], 3);
+    assert_eq!(caller.submit(json!({"type": "t", "queue": "mail"})).await["retry_policy"]["max_retries"], 7);
     let listed = caller.list("/v1/queues").await;
     let depths: Vec<_> =
         listed.iter().map(|queue| (queue["name"].as_str().expect("a name"), count(queue, "PENDING"))).collect();

@@ -104,7 +104,7 @@ async fn busy_answers_without_retry_after_follow_the_policy() {
 }
 
 #[tokio::test]
-async fn an_absurd_retry_after_is_clamped_or_ignored() {
+async fn an_absurd_retry_after_is_recorded_in_the_run() {
     let caller = shared().await;
     let sink = Sink::start();
     for (n, absurd) in
@@ -123,7 +123,9 @@ async fn an_absurd_retry_after_is_clamped_or_ignored() {
     sink.wait_for("/ages", 1, SOON).await;
     let task = caller.until(&id, "PENDING").await;
     let wait = seconds_between(jiff::Timestamp::now(), time(&task["next_attempt_at"]));
-    assert!(wait < 366.0 * 86_400.0, "the next attempt is in {wait} s");
+    assert!((29.0 * 86_400.0..=30.0 * 86_400.0).contains(&wait), "the next attempt is in {wait} s");
+    let runs = caller.runs(&id).await;
+    assert_eq!(runs[0]["error"]["message"], "the webhook answered 429; its Retry-After was cut to 30 days");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::hook;
-use crate::it::world::{SOON, World, in_seconds, quick, seconds_between, shared, written};
+use crate::it::world::{SOON, World, in_seconds, quick, seconds_between, shared, time, written};
 
 #[tokio::test]
 async fn attempts_count_up_tokens_grow_and_the_id_stays() {
@@ -114,4 +114,36 @@ async fn a_webhook_that_has_expired_is_not_sent() {
     caller.until(&third, "COMPLETED").await;
     assert_eq!(sink.hits("/second").len(), 0);
     caller.trail(&second).await;
+}
+
+/// Dunning: the customer's card is tried again after three days.
+#[tokio::test]
+async fn retries_can_be_listed_over_days() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    sink.answer("/declined", SinkAnswer::status(402));
+    let policy = json!({"delays_seconds": [0.1, 259_200], "retry_on": ["402", "5xx"]});
+    let id = caller.submit_id(hook(&sink, "/declined", json!({"retry_policy": policy}))).await;
+    sink.wait_for("/declined", 2, SOON).await;
+    let task = eventually("the second run has failed", SOON, async || {
+        let task = caller.task(&id).await;
+        if task["retry_count"] == 2 { Ok(task) } else { Err(format!("{task:#}")) }
+    })
+    .await;
+    let shown =
+        json!({"max_retries": 2, "jitter": "none", "delays_seconds": [0.1, 259_200], "retry_on": ["5xx", "402"]});
+    assert_eq!((&task["status"], &task["retry_policy"]), (&json!("PENDING"), &shown));
+    let wait = seconds_between(in_seconds(0.0), time(&task["next_attempt_at"]));
+    assert!((259_000.0..=259_200.0).contains(&wait), "the next attempt is in {wait} s");
+}
+
+#[tokio::test]
+async fn what_retry_on_leaves_out_is_not_retried() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    sink.answer("/broken", SinkAnswer::status(500));
+    let policy = json!({"max_retries": 5, "backoff_seconds": 0.1, "retry_on": ["timeout", "503"]});
+    let id = caller.submit_id(hook(&sink, "/broken", json!({"retry_policy": policy}))).await;
+    caller.until(&id, "DEAD_LETTERED").await;
+    assert_eq!(sink.hits("/broken").len(), 1);
 }
