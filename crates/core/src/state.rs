@@ -187,8 +187,8 @@ pub struct Failure<'a> {
     pub policy: RetryPolicy,
     /// The number of lost workers that makes a task poison; zero means never.
     pub poison_after: u32,
-    /// Whether a breaker is open over the task. Then a retryable failure does not count as an
-    /// attempt.
+    /// Whether a breaker is open over the task, or about to open. Then a retryable failure does not
+    /// count as an attempt.
     pub is_under_breaker: bool,
     /// A random number, for the jitter.
     pub random: u64,
@@ -213,8 +213,8 @@ pub struct Illegal {
     pub state: State,
 }
 
-/// The longest delay that a worker or webhook may ask for: a day. Longer ones are cut.
-pub const MAX_RETRY_AFTER_MILLIS: u64 = 24 * 3_600_000;
+/// The least delay of a retry that uses up no attempt.
+const UNCOUNTED_PAUSE_MILLIS: u64 = 1_000;
 
 /// Decides how `event` changes a task at `position`.
 pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<Change, Illegal> {
@@ -391,6 +391,9 @@ impl Draft<'_> {
             // Callers refuse longer ones, or record that they were cut.
             |asked| asked.min(limits::RETRY_DELAY_MILLIS),
         );
+        // While a breaker is only about to open, its tasks are still dispatched. What uses up no
+        // attempt must not go round as fast as the store can write.
+        let delay = if uncounted { delay.max(UNCOUNTED_PAUSE_MILLIS) } else { delay };
         let due_at = retry.then(|| self.by.now.plus_unsigned_millis(delay));
         let attempts = uncounted.then(|| attempts.saturating_sub(1));
         ChangeFields { attempts, crashes: Some(crashes), due_at, ..self.step(to, step) }

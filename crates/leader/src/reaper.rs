@@ -188,7 +188,7 @@ impl Reaper {
             retry_after_millis: None,
             policy: task.body.retry_policy.clone(),
             poison_after,
-            is_under_breaker: self.circuits.is_open_over(&task.lane.key),
+            is_under_breaker: self.circuits.spares(&task.lane.key),
             random: rand::random(),
         }
     }

@@ -153,7 +153,8 @@ async fn the_third_lost_worker_makes_a_task_poison() {
 #[tokio::test]
 async fn a_worker_lost_under_a_breaker_counts_only_as_poison() {
     let harness = Harness::new(true);
-    let circuits = Arc::new(Circuits::new(Arc::clone(&harness.store) as _, 60_000));
+    let rules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
+    let circuits = Arc::new(Circuits::new(Arc::clone(&harness.store) as _, rules, 60_000));
     let harness = Harness { reaper: harness.reaper.with_circuits(Arc::clone(&circuits)), ..harness };
     let breaker = OpenBreaker {
         key: BreakerKey::of_tenant(TENANT),
@@ -167,7 +168,6 @@ async fn a_worker_lost_under_a_breaker_counts_only_as_poison() {
         last_probe: None,
     };
     harness.store.open_breaker(breaker).await.unwrap();
-    let rules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
     let config = breakers::Config { rules, probe_millis: 60_000, confirm: Duration::ZERO };
     let (store, clock) = (Arc::clone(&harness.store) as _, Arc::clone(&harness.clock) as _);
     BreakerWatch::new(store, circuits, Arc::default(), clock, NODE, config).run_once().await.unwrap();

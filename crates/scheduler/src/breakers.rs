@@ -7,6 +7,7 @@
 //! ones. Without breakers ([`Circuits::off`]) all of this does nothing.
 
 mod open;
+mod streaks;
 mod watch;
 
 use std::borrow::Cow;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use punctual_core::breakers::window::BreakerRules;
 use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, FailedProbe, Runs, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
@@ -23,6 +25,7 @@ use punctual_core::store::{Claimed, StoreError};
 use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
 
+use self::streaks::Streaks;
 use crate::polls::UntakenTask;
 
 pub use open::OpenBreakers;
@@ -46,13 +49,22 @@ pub struct EndedRun<'a> {
     pub target: &'a str,
     /// The task.
     pub task: TaskId,
-    /// How the run ended.
+    /// How the run ended, as far as it concerns the target ([`RunEnd::for_breakers`]).
     pub end: RunEnd,
     /// What went wrong, if it failed. Operators see it if the run was a probe.
     pub error: Option<Cow<'a, str>>,
 }
 
 impl<'a> EndedRun<'a> {
+    /// Whether it succeeded; none if it says nothing about that.
+    fn is_success(&self) -> Option<bool> {
+        match self.end {
+            RunEnd::Completed | RunEnd::Accepted => Some(true),
+            RunEnd::Retried | RunEnd::DeadLettered => Some(false),
+            RunEnd::GivenBack | RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => None,
+        }
+    }
+
     /// A claimed task that no worker has taken.
     pub(crate) fn given_back(task: &'a UntakenTask) -> Self {
         let (tenant, target) = (task.lane.key.tenant.as_str(), target_of(&task.lane.key));
@@ -68,6 +80,8 @@ pub struct Circuits {
     open: RwLock<Arc<OpenBreakers>>,
     is_any_open: AtomicBool,
     new_counts: Mutex<NewCounts>,
+    /// None without breakers.
+    streaks: Option<Mutex<Streaks>>,
     /// A probe that this node has made has ended.
     probe_ended: Notify,
     opened: AtomicU64,
@@ -92,9 +106,10 @@ struct RunUnderBreaker {
 }
 
 impl Circuits {
-    /// Breakers that are kept in `store` and probed every `probe_millis`.
-    pub fn new(store: Arc<dyn Breakers>, probe_millis: i64) -> Self {
-        Self { store: Some(store), probe_millis, ..Self::default() }
+    /// Breakers that are kept in `store`, open by these rules and are probed every `probe_millis`.
+    pub fn new(store: Arc<dyn Breakers>, rules: BreakerRules, probe_millis: i64) -> Self {
+        let streaks = Some(Mutex::new(Streaks::new(rules)));
+        Self { store: Some(store), probe_millis, streaks, ..Self::default() }
     }
 
     /// No breakers: nothing is counted, and nothing opens.
@@ -104,16 +119,15 @@ impl Circuits {
 
     /// Counts ended runs. A run under an open breaker is not counted: it may be the probe.
     pub fn count<'a>(&self, ended: impl IntoIterator<Item = EndedRun<'a>>) {
-        if self.store.is_none() {
-            return;
-        }
+        let Some(streaks) = &self.streaks else { return };
         let open = self.is_any_open.load(Ordering::Relaxed).then(|| self.open());
         let mut is_probe = false;
-        let mut counts = self.new_counts.lock();
+        let (mut counts, mut streaks) = (self.new_counts.lock(), streaks.lock());
         for run in ended {
             let mut over = open.iter().flat_map(|open| open.over(run.tenant, run.target)).peekable();
-            if over.peek().is_none() {
-                counts.add(&run);
+            if let (None, Some(is_success)) = (over.peek(), run.is_success()) {
+                counts.add(&run, is_success);
+                streaks.add(run.tenant, run.target, is_success);
             }
             for breaker in over {
                 // Whether an accepted run succeeds is not known yet, and a tenant's breaker depends
@@ -124,16 +138,18 @@ impl Circuits {
                 }
             }
         }
-        drop(counts);
+        drop((counts, streaks));
         if is_probe {
             self.probe_ended.notify_one();
         }
     }
 
-    /// Whether a breaker is open over a lane, as far as this node knows. A run that fails then does
-    /// not use up an attempt. Takes no lock while no breaker is open.
-    pub fn is_open_over(&self, lane: &LaneKey) -> bool {
-        self.is_any_open.load(Ordering::Relaxed) && self.open.read().is_over(lane)
+    /// Whether a run of the lane that fails now uses up no attempt: a breaker is open over it, as
+    /// far as this node knows, or may be about to open.
+    pub fn spares(&self, lane: &LaneKey) -> bool {
+        let is_open = self.is_any_open.load(Ordering::Relaxed) && self.open.read().is_over(lane);
+        let streaks = self.streaks.as_ref().filter(|_| !is_open);
+        is_open || streaks.is_some_and(|streaks| streaks.lock().spares(&lane.tenant, target_of(lane)))
     }
 
     /// The breakers that are open.
@@ -221,18 +237,23 @@ impl Circuits {
         has_changed
     }
 
-    fn take_new_counts(&self) -> NewCounts {
-        std::mem::take(&mut *self.new_counts.lock())
+    /// The runs since the last call, and the targets where `minimum` runs in a row have failed.
+    fn take_new_counts(&self) -> (NewCounts, Vec<BreakerKey>) {
+        let mut counts = self.new_counts.lock();
+        let failing = self.streaks.as_ref().map(|streaks| streaks.lock().reached());
+        (std::mem::take(&mut *counts), failing.unwrap_or_default())
+    }
+
+    fn prune_streaks(&self) {
+        if let Some(streaks) = &self.streaks {
+            let open = self.open();
+            streaks.lock().prune(|key| open.over(&key.tenant, &key.target).next().is_some());
+        }
     }
 }
 
 impl NewCounts {
-    fn add(&mut self, run: &EndedRun<'_>) {
-        let is_success = match run.end {
-            RunEnd::Completed | RunEnd::Accepted => true,
-            RunEnd::Retried | RunEnd::DeadLettered => false,
-            RunEnd::GivenBack | RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => return,
-        };
+    fn add(&mut self, run: &EndedRun<'_>, is_success: bool) {
         if run.target.len() > TARGET_BYTES_MAX {
             return;
         }

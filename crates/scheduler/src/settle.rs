@@ -279,7 +279,7 @@ impl LeaseSettler {
         }
         match &item.report {
             RunReport::Ended(outcome) => {
-                let is_under_breaker = || self.circuits.is_open_over(&task.lane.key);
+                let is_under_breaker = || self.circuits.spares(&task.lane.key);
                 let (change, end) = outcome
                     .clone()
                     .after_releases(task.trail.releases_in_a_row())

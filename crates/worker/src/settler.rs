@@ -125,7 +125,7 @@ impl WebhookSettler {
         };
         let FinishedRun { id, lane, position, policy, outcome, held_until } = finished;
         let by = By { now: self.clock.now(), node: self.node, actor };
-        let is_under_breaker = || self.circuits.is_open_over(&lane.key);
+        let is_under_breaker = || self.circuits.spares(&lane.key);
         let health = match &outcome {
             RunOutcome::Failed(failure) => failure.health(),
             _ => TargetHealth::Well,

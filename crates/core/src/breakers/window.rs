@@ -124,6 +124,17 @@ impl Windows {
         self.count_keys();
     }
 
+    /// Forgets the successes at a target where `minimum` runs in a row have failed since. A target
+    /// that broke a moment ago is judged by what it does now, however well it was before.
+    pub fn forget_successes(&mut self, key: &BreakerKey) {
+        let targets = self.tenants.get_mut(&key.tenant);
+        if let Some(intervals) = targets.and_then(|targets| targets.get_mut(&key.target)) {
+            for runs in intervals.values_mut() {
+                runs.ok = 0;
+            }
+        }
+    }
+
     /// The counts to report at `now`: of every tenant with a failure here, or at another node (a
     /// key in `known`, which the store has). Targets with failures are reported each by itself, the
     /// others together with the pull tasks, since there may be very many of them.

@@ -189,8 +189,11 @@ fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
             );
         }
     }
-    let asked = Failure { retry_after_millis: Some(7), ..under_breaker(FailedHow::Failed) };
-    assert_eq!(step(&at(State::Running), Event::Fail(asked)).due_at, Some(NOW.plus_millis(7)));
+    for (asked, waits) in [(7_000, 7_000), (7, 1_000)] {
+        let asked = Failure { retry_after_millis: Some(asked), ..under_breaker(FailureCause::Reported) };
+        let change = step(&at(State::Running), Event::Fail(asked));
+        assert_eq!(change.due_at, Some(NOW.plus_millis(waits)), "never faster than once a second");
+    }
 }
 
 /// A task becomes a dead letter if no attempt can help, if it kills its workers, or if it may run

@@ -125,7 +125,11 @@ impl NodeParts {
 }
 
 fn circuits(config: &Config, breakers: Arc<dyn Breakers>) -> Circuits {
-    if config.breakers.enabled { Circuits::new(breakers, config.breakers.probe_millis()) } else { Circuits::off() }
+    if config.breakers.enabled {
+        Circuits::new(breakers, config.breakers.rules(), config.breakers.probe_millis())
+    } else {
+        Circuits::off()
+    }
 }
 
 fn targets(config: &Config) -> Targets {

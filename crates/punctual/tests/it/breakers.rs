@@ -367,3 +367,38 @@ async fn nodes_share_a_breaker_and_its_probes() {
     let opened = cluster.nodes.iter().filter(|node| node.log().contains("a breaker has opened")).count();
     assert_eq!(opened, 1, "one of them has opened it");
 }
+
+/// Cards that were declined say nothing about the host that declined them.
+#[tokio::test]
+async fn refused_tasks_open_no_breaker() {
+    let world = World::start_with(|serve| with_quick_breakers(serve, 60)).await;
+    let (caller, sink) = (world.caller(), Sink::start());
+    sink.answer("/declined", SinkAnswer::status(402));
+    sink.answer("/down", SinkAnswer::status(503));
+    for id in submit(&caller, &sink.url("/declined"), "q", 5 * MINIMUM).await {
+        caller.until(&id, "DEAD_LETTERED").await;
+    }
+    // Failures that do count open it only now: the watch has seen the refusals as well.
+    submit(&caller, &sink.url("/down"), "q", MINIMUM).await;
+    let breaker = until_open(&caller).await;
+    assert_eq!(breaker["failures"], breaker["runs"], "{breaker:#}");
+    assert!(breaker["failures"].as_u64() < Some(5 * MINIMUM as u64), "refusals were counted: {breaker:#}");
+}
+
+/// The target breaks after good runs, and the retries are fast: none is used up before the breaker
+/// opens.
+#[tokio::test]
+async fn fast_retries_are_left_when_the_breaker_opens() {
+    let world = World::start_with(|serve| with_quick_breakers(serve, 60)).await;
+    let (caller, sink) = (world.caller(), Sink::start());
+    for id in submit(&caller, &sink.url("/hook"), "q", 10 * MINIMUM).await {
+        caller.until(&id, "COMPLETED").await;
+    }
+    sink.answer("/hook", SinkAnswer::status(500));
+    let fast = |_| merged(hook(&sink.url("/hook"), "q"), json!({"retry_policy": every(2, 0.05)}));
+    let ids: Vec<String> = caller.submit_all((0..20).map(fast).collect()).await.iter().map(id_of).collect();
+    until_open(&caller).await;
+    for id in ids {
+        assert_eq!(caller.task(&id).await["status"], "PENDING", "{:#?}", caller.runs(&id).await);
+    }
+}

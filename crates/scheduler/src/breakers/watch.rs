@@ -117,13 +117,16 @@ impl BreakerWatch {
         let now = self.clock.now();
         // Before the breakers are read. A probe is recorded before it runs, so the breakers that
         // are read name every probe that has ended.
-        let counts = self.circuits.take_new_counts();
+        let (counts, failing) = self.circuits.take_new_counts();
         self.under_breakers.extend(counts.under_breakers);
         self.under_breakers.truncate(super::ENDED_RUNS_MAX);
         for (tenant, targets) in counts.runs {
             for (target, runs) in targets {
                 self.windows.add(&tenant, &target, runs, now);
             }
+        }
+        for key in failing {
+            self.windows.forget_successes(&key);
         }
         let mut open = self.read().await?;
         self.end_probes(now, &mut open).await?;
@@ -136,6 +139,7 @@ impl BreakerWatch {
         self.record_counts(now).await?;
         self.open_failing(now, &mut open).await?;
         self.publish(open);
+        self.circuits.prune_streaks();
         self.prune(now).await
     }
 

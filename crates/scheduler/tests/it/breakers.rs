@@ -6,6 +6,7 @@ use std::time::Duration;
 use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, FailedProbe, OpenBreaker, Runs};
 use punctual_core::failure::FailureCause;
 use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::{LaneKey, Route};
 use punctual_core::queues::{Pause, QueueChange, Queues, Settings};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
@@ -428,7 +429,7 @@ async fn a_breaker_waits_for_the_counts_of_other_nodes() {
     let harness = Harness::new();
     let node = |number| {
         let config = Config { confirm: Duration::from_millis(2_500), ..BREAKERS };
-        let circuits = Arc::new(Circuits::new(Arc::clone(&harness.sqlite) as _, PROBE_MILLIS));
+        let circuits = Arc::new(Circuits::new(Arc::clone(&harness.sqlite) as _, BREAKERS.rules, PROBE_MILLIS));
         let (store, clock, shared) = (Arc::clone(&harness.sqlite), Arc::clone(&harness.clock), Arc::clone(&circuits));
         let hints = Arc::new(Hints::default());
         (circuits, BreakerWatch::new(store as _, shared, hints, clock as _, NodeId::new(number), config))
@@ -475,4 +476,53 @@ async fn breakers_that_are_off_count_nothing() {
             .unwrap()
             .is_empty()
     );
+}
+
+/// What it did well a minute ago says nothing about a target that fails every run now.
+#[tokio::test(start_paused = true)]
+async fn a_target_that_breaks_after_good_runs_opens_its_breaker() {
+    let mut harness = Harness::new();
+    count(&harness.circuits, DEAD, RunEnd::Completed, 500);
+    harness.watch.run_once().await.unwrap();
+    count(&harness.circuits, DEAD, RunEnd::Completed, 100);
+    count(&harness.circuits, DEAD, RunEnd::Retried, 19);
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await, [], "not enough in a row");
+    count(&harness.circuits, DEAD, RunEnd::Retried, 1);
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await[0].runs, Runs { ok: 0, failed: 20 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_in_turn_with_successes_open_nothing() {
+    let mut harness = Harness::new();
+    for _ in 0..30 {
+        count(&harness.circuits, DEAD, RunEnd::Completed, 5);
+        count(&harness.circuits, DEAD, RunEnd::Retried, 15);
+    }
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await, []);
+}
+
+/// A breaker opens seconds after the failures that open it. Fast retries do not use up a task's
+/// attempts meanwhile.
+#[tokio::test(start_paused = true)]
+async fn attempts_are_spared_until_the_breaker_has_opened() {
+    let mut harness = Harness::new();
+    let lane = |target: &str| {
+        let route = Route::Push(target.to_owned());
+        LaneKey { tenant: TENANT.into(), queue: "q".into(), kind: "t".into(), priority: 5, route }
+    };
+    count(&harness.circuits, DEAD, RunEnd::Retried, 19);
+    assert!(!harness.circuits.spares(&lane(DEAD)));
+    count(&harness.circuits, DEAD, RunEnd::Retried, 1);
+    assert!(harness.circuits.spares(&lane(DEAD)) && !harness.circuits.spares(&lane(WELL)));
+    harness.watch.run_once().await.unwrap();
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert!(harness.circuits.spares(&lane(DEAD)), "by the open breaker");
+    let reset = harness.sqlite.change_breaker(&BreakerKey::new(TENANT, DEAD), BreakerEvent::Reset).await.unwrap();
+    assert_eq!(reset, BreakerChange::Closed);
+    harness.watch.run_once().await.unwrap();
+    assert!(!harness.circuits.spares(&lane(DEAD)), "the streak is forgotten with the counts");
+    assert_eq!(harness.open().await, []);
 }

@@ -112,7 +112,7 @@ impl Harness {
             fairness: fairness::Config::default(),
         };
         let waits = Arc::new(LongestWaits::default());
-        let circuits = Arc::new(Circuits::new(Arc::clone(&sqlite) as _, PROBE_MILLIS));
+        let circuits = Arc::new(Circuits::new(Arc::clone(&sqlite) as _, BREAKERS.rules, PROBE_MILLIS));
         let (shared, hinted) = (Arc::clone(&circuits), Arc::clone(&hints));
         let watch =
             BreakerWatch::new(Arc::clone(&sqlite) as _, shared, hinted, Arc::clone(&clock) as _, NODE, BREAKERS);
