@@ -53,7 +53,7 @@ refusals! {
     /// 404: there is nothing there.
     NotFound = "404", "There is nothing here for this tenant: `not_found`";
     /// 409: the token is old.
-    StaleToken = "409", "Another worker holds the task now, or it has finished: `stale_token`. The call had no effect";
+    StaleToken = "409", "Another worker holds the task now, or it has finished: `stale_token`. The run did not end within its task's timeout: `timed_out`. The call had no effect";
     /// 410: the task was cancelled.
     Cancelled = "410", "The task was cancelled; stop working on it: `cancelled`";
     /// 413: the content is too large.

@@ -103,6 +103,8 @@ codes! {
     Conflict = CONFLICT, "conflict", "It kept changing";
     /// Another worker holds the task now, or it has finished.
     StaleToken = CONFLICT, "stale_token", "The token does not hold the task any more";
+    /// The run did not end within its task's timeout.
+    TimedOut = CONFLICT, "timed_out", "The run did not end within its timeout";
     /// The task was cancelled: its worker should stop.
     Cancelled = GONE, "cancelled", "The task was cancelled";
     /// The task is not at the version the caller expects.

@@ -63,6 +63,8 @@ pub struct Beat {
     pub task: Task,
     /// When the task is taken back, unless another heartbeat comes before.
     pub lease_expires_at: Option<Timestamp>,
+    /// When the run ends by the task's timeout, which no heartbeat extends.
+    pub timeout_at: Option<Timestamp>,
 }
 
 /// Why a run failed, for [`Client::fail`].
@@ -146,10 +148,11 @@ impl Client {
         #[derive(Deserialize)]
         struct LeaseEnd {
             lease_expires_at: Option<Timestamp>,
+            timeout_at: Option<Timestamp>,
         }
         let answer = self.settle(lease, "heartbeat", &Heartbeat { token: lease.token, progress, checkpoint }).await?;
-        let LeaseEnd { lease_expires_at } = answer.read()?;
-        Ok(Beat { task: answer.read()?, lease_expires_at })
+        let LeaseEnd { lease_expires_at, timeout_at } = answer.read()?;
+        Ok(Beat { task: answer.read()?, lease_expires_at, timeout_at })
     }
 
     /// Reports that a run has succeeded.

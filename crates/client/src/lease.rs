@@ -159,7 +159,7 @@ pub struct SettleAnswer {
 /// The answer to one settlement.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Settled {
-    /// 200, 409 (stale token), 410 (cancelled: stop) or 404.
+    /// 200, 409 (stale token, or timed out), 410 (cancelled: stop) or 404.
     pub status: u16,
     /// The task.
     #[schema(value_type = String)]
@@ -168,6 +168,10 @@ pub struct Settled {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]
     pub lease_expires_at: Option<Timestamp>,
+    /// When the run ends by the task's `timeout_seconds`, after a heartbeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, format = DateTime)]
+    pub timeout_at: Option<Timestamp>,
     /// Why it had no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

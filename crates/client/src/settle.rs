@@ -74,6 +74,9 @@ pub struct HeartbeatAnswer {
     /// When the task is taken back, unless another heartbeat comes before.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub lease_expires_at: Option<Timestamp>,
+    /// When the run ends by the task's `timeout_seconds`, which heartbeats do not extend.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub timeout_at: Option<Timestamp>,
 }
 
 objects_only!(Complete, Fail, Heartbeat, Release);

@@ -15,7 +15,7 @@ use punctual_core::json::Json;
 use punctual_core::run_end::{RunEnd, RunOutcome};
 use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Applied, Beat, Store, StoreError};
-use punctual_core::task::Task;
+use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, Step};
 
@@ -52,22 +52,37 @@ pub enum RunReport {
 pub struct SettleEffect {
     /// How the run ended. None if it continues, or if this very outcome was recorded before.
     pub end: Option<RunEnd>,
-    /// The new end of the lease, after a heartbeat.
-    pub lease_expires_at: Option<Timestamp>,
+    /// How long the run may go on, after a heartbeat.
+    pub extended: Option<ExtendedLease>,
+}
+
+/// How long a run may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtendedLease {
+    /// When the lease ends, unless another heartbeat comes before.
+    pub lease_expires_at: Timestamp,
+    /// When the run ends, whatever heartbeats come.
+    pub timeout_at: Timestamp,
+}
+
+impl From<&Hold> for ExtendedLease {
+    fn from(hold: &Hold) -> Self {
+        Self { lease_expires_at: hold.expires_at, timeout_at: hold.deadline_at }
+    }
 }
 
 impl SettleEffect {
     /// The outcome was recorded before; nothing has changed.
-    pub const REPEATED: Self = Self { end: None, lease_expires_at: None };
+    pub const REPEATED: Self = Self { end: None, extended: None };
 
     /// The run is over.
     pub const fn ended(end: RunEnd) -> Self {
-        Self { end: Some(end), lease_expires_at: None }
+        Self { end: Some(end), extended: None }
     }
 
     /// The run continues.
-    pub const fn extended(lease_expires_at: Timestamp) -> Self {
-        Self { end: None, lease_expires_at: Some(lease_expires_at) }
+    pub const fn extended(lease: ExtendedLease) -> Self {
+        Self { end: None, extended: Some(lease) }
     }
 }
 
@@ -76,6 +91,11 @@ impl SettleEffect {
 pub enum SettleRefusal {
     /// The token does not hold the task any more.
     Stale {
+        /// The state of the task.
+        state: State,
+    },
+    /// The run did not end within the task's timeout, which no heartbeat extends.
+    TimedOut {
         /// The state of the task.
         state: State,
     },
@@ -152,7 +172,7 @@ impl LeaseSettler {
     fn remember(&self, tenant: &str, items: &[Settlement], answers: &[SettleResult]) {
         let answered = || items.iter().zip(answers);
         self.circuits.count(answered().filter_map(|(item, answer)| ended_run(tenant, item, answer)));
-        let goes_on = |answer: &SettleResult| answer.is_ok_and(|settled| settled.lease_expires_at.is_some());
+        let goes_on = |answer: &SettleResult| answer.is_ok_and(|settled| settled.extended.is_some());
         let over = answered().filter(|(_, answer)| !goes_on(answer));
         self.heartbeats.forget(over.map(|(item, _)| (item.id, item.token)));
     }
@@ -174,8 +194,8 @@ impl LeaseSettler {
         let tasks = self.store.get(tenant, flood.iter().map(|&at| items[at].id).collect()).await?;
         let now = self.clock.now();
         for (at, task) in flood.into_iter().zip(tasks) {
-            let lease_end = task.and_then(|task| lease_end(&task, items[at].token, now));
-            answers[at] = lease_end.map(|lease_end| Ok(SettleEffect::extended(lease_end)));
+            let lease = task.and_then(|task| current_lease(&task, items[at].token, now));
+            answers[at] = lease.map(|lease| Ok(SettleEffect::extended(lease)));
         }
         Ok(())
     }
@@ -197,7 +217,7 @@ impl LeaseSettler {
         for (at, hold) in indexes.into_iter().zip(holds) {
             if let Some(hold) = hold {
                 self.heartbeats.written(items[at].id, items[at].token);
-                answers[at] = Some(Ok(SettleEffect::extended(hold.expires_at)));
+                answers[at] = Some(Ok(SettleEffect::extended((&hold).into())));
             }
         }
         Ok(())
@@ -288,7 +308,12 @@ impl LeaseSettler {
                 SettleDecision::End(Box::new(change), end)
             }
             // The token holds, and yet the store did not extend the lease: it has run out.
-            RunReport::Heartbeat { .. } => SettleDecision::Answer(Err(SettleRefusal::Stale { state: position.state })),
+            RunReport::Heartbeat { .. } => {
+                let state = position.state;
+                let is_timed_out = task.hold.as_ref().is_some_and(|hold| hold.deadline_at <= by.now);
+                let timed_out = SettleRefusal::TimedOut { state };
+                SettleDecision::Answer(Err(if is_timed_out { timed_out } else { SettleRefusal::Stale { state } }))
+            }
         }
     }
 
@@ -341,10 +366,10 @@ fn heartbeat(tenant: &str, item: &Settlement) -> Option<Beat> {
     })
 }
 
-/// The end of the lease of `token`, if it holds the task and has not run out.
-fn lease_end(task: &Task, token: u64, now: Timestamp) -> Option<Timestamp> {
+/// The lease of `token`, if it holds the task and has not run out.
+fn current_lease(task: &Task, token: u64, now: Timestamp) -> Option<ExtendedLease> {
     let hold = task.hold.as_ref().filter(|_| task.position.is_held_by(token))?;
-    Some(hold.expires_at).filter(|expires_at| *expires_at > now)
+    Some(hold.into()).filter(|lease: &ExtendedLease| lease.lease_expires_at > now)
 }
 
 /// The run that a settlement has ended, for the tenant's breaker: the worker is the tenant's, even
@@ -368,6 +393,11 @@ fn answer_from_trail(item: &Settlement, task: &Task) -> SettleResult {
     let stale = Err(SettleRefusal::Stale { state: task.state() });
     let held = task.trail.at_version(item.token).is_some_and(|entry| matches!(entry.step, Step::Started { .. }));
     let Some(next) = task.trail.at_version(item.token.saturating_add(1)).filter(|_| held) else { return stale };
+    if let Step::Failed { outcome: FailedHow::TimedOut, .. }
+    | Step::FailedUncounted { outcome: FailedHow::TimedOut, .. } = next.step
+    {
+        return Err(SettleRefusal::TimedOut { state: task.state() });
+    }
     let RunReport::Ended(outcome) = &item.report else {
         return if next.step == Step::CancelRequested { Err(SettleRefusal::Cancelled) } else { stale };
     };

@@ -134,6 +134,7 @@ async fn every_settlement_carries_the_token() {
     let path = |verb: &str| format!("/v1/tasks/{ID}/{verb}");
     let mut beat = task();
     beat["lease_expires_at"] = json!("2026-05-22T18:02:00.000Z");
+    beat["timeout_at"] = json!("2026-05-22T18:05:00.000Z");
     sink.answer(&path("heartbeat"), SinkAnswer::json(&beat));
     for verb in ["complete", "fail", "release"] {
         sink.answer(&path(verb), SinkAnswer::json(&task()));
@@ -141,6 +142,7 @@ async fn every_settlement_carries_the_token() {
     let json = |text: &str| punctual_core::json::Json::parse(text).expect("JSON");
     let beat = client.heartbeat(&lease, Some(json("0.5")), Some(json("[1]"))).await.expect("it beats");
     assert_eq!(beat.lease_expires_at.map(|at| at.to_string()).as_deref(), Some("2026-05-22T18:02:00.000Z"));
+    assert_eq!(beat.timeout_at.map(|at| at.to_string()).as_deref(), Some("2026-05-22T18:05:00.000Z"));
     assert_eq!(beat.task.payload.get(), r#"{"a":1}"#);
     client.complete(&lease, Some(json("{}"))).await.expect("it completes");
     client.fail(&lease, Failure { is_final: true, ..Failure::default() }).await.expect("it fails");

@@ -5,11 +5,11 @@ use std::time::Duration;
 use punctual_core::failure::FailureCause;
 use punctual_core::ids::TaskId;
 use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
-use punctual_core::state::{By, Event, State, transition};
+use punctual_core::state::{By, Event, Failure, State, transition};
 use punctual_core::store::Applied;
-use punctual_core::trail::{Actor, FailedHow, RunError};
-use punctual_scheduler::settle::{RunReport, SettleEffect, SettleRefusal, SettleResult, Settlement};
-use punctual_testkit::fixtures::{TENANT, json, task};
+use punctual_core::trail::{Actor, RunError};
+use punctual_scheduler::settle::{ExtendedLease, RunReport, SettleEffect, SettleRefusal, SettleResult, Settlement};
+use punctual_testkit::fixtures::{TENANT, at, json, retry_policy, task};
 
 use crate::harness::{Harness, NODE};
 
@@ -129,12 +129,48 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
     let (id, token) = harness.running().await;
     harness.clock.advance_millis(30_000);
     let beat = || RunReport::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
-    let expires = punctual_testkit::fixtures::at(90_000);
-    assert_eq!(harness.say(id, token, beat()).await, Ok(SettleEffect::extended(expires)));
+    let extended = ExtendedLease { lease_expires_at: at(90_000), timeout_at: at(300_000) };
+    assert_eq!(harness.say(id, token, beat()).await, Ok(SettleEffect::extended(extended)));
     assert_eq!(harness.say(id, token - 1, beat()).await, stale(State::Running));
     assert_eq!(harness.say(TaskId::new(), token, beat()).await, NOT_FOUND);
     let task = harness.task(id).await;
     assert_eq!((task.progress, task.checkpoint), (Some(json("0.5")), Some(json(r#"{"at":7}"#))));
+}
+
+/// The worker must know that its work takes longer than the task allows.
+#[tokio::test]
+async fn a_run_past_its_timeout_is_told_so() {
+    let mut harness = Harness::new();
+    harness.submit(task().timeout_millis(90_000)).await;
+    let leased = harness.lease("default", 1).await.remove(0);
+    let (id, token) = (leased.id, leased.position.version);
+    let beat = || RunReport::Heartbeat { progress: Some(json("1")), checkpoint: None };
+    harness.clock.advance_millis(50_000);
+    let extended = ExtendedLease { lease_expires_at: at(90_000), timeout_at: at(90_000) };
+    assert_eq!(harness.say(id, token, beat()).await, Ok(SettleEffect::extended(extended)));
+    harness.clock.advance_millis(40_000);
+    let timed_out = |state| Err(SettleRefusal::TimedOut { state });
+    assert_eq!(harness.say(id, token, beat()).await, timed_out(State::Running), "nobody has taken it back yet");
+
+    // The reaper takes it back.
+    let failure = Failure {
+        cause: FailureCause::Timeout,
+        error: RunError { code: "timeout".into(), message: "".into(), details: None },
+        http_status: None,
+        retryable: true,
+        retry_after_millis: None,
+        policy: retry_policy(),
+        poison_after: 0,
+        is_under_breaker: false,
+        random: 0,
+    };
+    let by = By { now: at(90_000), node: NODE, actor: Actor::Reaper };
+    let change = transition(&harness.task(id).await.position, Event::Fail(failure), &by).unwrap();
+    assert!(matches!(harness.store.apply(vec![(id, change)]).await.unwrap()[..], [Applied::Done(_)]));
+    for report in [beat(), completed("1"), failed(true), RELEASED] {
+        assert_eq!(harness.say(id, token, report.clone()).await, timed_out(State::Pending), "{report:?}");
+    }
+    assert_eq!(harness.say(id, token - 1, beat()).await, stale(State::Pending), "a token that never ran");
 }
 
 #[tokio::test]
@@ -192,7 +228,7 @@ async fn the_reports_of_a_batch_on_one_run_are_handled_in_order() {
         let said = [beat("1"), beat("2"), end.clone(), beat("3"), completed("2"), failed(false), end.clone()];
         let items = said.into_iter().map(|report| Settlement { id, token, report }).collect();
         let answers = harness.settler.settle(TENANT, items).await.unwrap();
-        let extended = |answer: &SettleResult| answer.is_ok_and(|settled| settled.lease_expires_at.is_some());
+        let extended = |answer: &SettleResult| answer.is_ok_and(|settled| settled.extended.is_some());
         assert!(answers[..2].iter().all(extended), "{end:?}: {answers:?}");
         assert!(answers[2].is_ok_and(|settled| settled.end.is_some()), "{end:?}: {answers:?}");
         assert!(

@@ -13,7 +13,7 @@ use punctual_core::ids::TaskId;
 use punctual_core::lane::Route;
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
-use punctual_scheduler::settle::SettleRefusal;
+use punctual_scheduler::settle::{ExtendedLease, SettleRefusal};
 
 use super::settlement::settlement;
 use crate::answer::json;
@@ -72,11 +72,17 @@ pub(super) async fn settle(
 }
 
 fn shown(task_id: TaskId, answer: ItemResult) -> punctual_client::Settled {
-    let (status, lease_expires_at, error) = match answer {
-        Ok(lease_expires_at) => (StatusCode::OK, lease_expires_at, None),
+    let (status, lease, error) = match answer {
+        Ok(lease) => (StatusCode::OK, lease, None),
         Err(problem) => (problem.status(), None, Some(Box::new(problem.to_wire()))),
     };
-    punctual_client::Settled { status: status.as_u16(), task_id, lease_expires_at, error }
+    let (lease_expires_at, timeout_at) = ends(lease);
+    punctual_client::Settled { status: status.as_u16(), task_id, lease_expires_at, timeout_at, error }
+}
+
+/// When an extended lease ends, and when its run does.
+fn ends(lease: Option<ExtendedLease>) -> (Option<Timestamp>, Option<Timestamp>) {
+    lease.map(|lease| (lease.lease_expires_at, lease.timeout_at)).unzip()
 }
 
 /// Complete a run.
@@ -124,8 +130,8 @@ pub(super) async fn fail(
 
 /// Extend a lease.
 ///
-/// By the `lease_seconds` it was taken with, never past the task's timeout. 410 means: stop, the
-/// task was cancelled.
+/// By the `lease_seconds` it was taken with, never past the task's timeout (`timeout_at`). 409
+/// `timed_out` means that the timeout is over, 410 that the task was cancelled: stop.
 #[utoipa::path(
     post, path = "/v1/tasks/{id}/heartbeat", tag = "workers",
     params(("id" = String, Path, description = "The task")),
@@ -140,8 +146,9 @@ pub(super) async fn heartbeat(
     JsonBody(Heartbeat { token, progress, checkpoint }): JsonBody<Heartbeat>,
 ) -> Result<Response, Problem> {
     let item = SettleItem { progress, checkpoint, ..bare(request.id, token, SettleOutcome::Heartbeat) };
-    let (task, lease_expires_at) = settle_one(&request, item).await?;
-    Ok(json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at }))
+    let (task, lease) = settle_one(&request, item).await?;
+    let (lease_expires_at, timeout_at) = ends(lease);
+    Ok(json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at, timeout_at }))
 }
 
 /// Give a task back.
@@ -180,19 +187,19 @@ fn bare(task_id: TaskId, token: u64, outcome: SettleOutcome) -> SettleItem {
 }
 
 /// Settles one run and reads the task as it is then.
-async fn settle_one(request: &TaskRequest, item: SettleItem) -> Result<(Task, Option<Timestamp>), Problem> {
+async fn settle_one(request: &TaskRequest, item: SettleItem) -> Result<(Task, Option<ExtendedLease>), Problem> {
     let TaskRequest { api, tenant, .. } = request;
     let answer = settle_all(api, tenant, vec![item]).await?.pop();
-    let lease_expires_at = answer.expect("invariant: one item, one answer")?;
+    let lease = answer.expect("invariant: one item, one answer")?;
     let task = request.find().await?;
     if let (Route::Pull, Some(worker)) = (&task.lane.key.route, &task.worker) {
         api.presence.record_alive(tenant, worker, api.clock.now());
     }
-    Ok((view::task(task), lease_expires_at))
+    Ok((view::task(task), lease))
 }
 
-/// Accepted, for a heartbeat with the end of its lease; or why not.
-type ItemResult = Result<Option<Timestamp>, Problem>;
+/// Accepted, for a heartbeat with its lease; or why not.
+type ItemResult = Result<Option<ExtendedLease>, Problem>;
 
 /// Settles the valid items, and answers every item in order.
 async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<ItemResult>, Problem> {
@@ -208,7 +215,7 @@ async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<V
     }
     let mut settled = settled.into_iter();
     let mut answer = || settled.next().expect("invariant: every settlement is answered").map_err(problem);
-    Ok(checked.into_iter().map(|checked| checked.and_then(|()| Ok(answer()?.lease_expires_at))).collect())
+    Ok(checked.into_iter().map(|checked| checked.and_then(|()| Ok(answer()?.extended))).collect())
 }
 
 fn problem(refusal: SettleRefusal) -> Problem {
@@ -216,6 +223,10 @@ fn problem(refusal: SettleRefusal) -> Problem {
         SettleRefusal::Stale { state } => {
             let detail = format!("the token does not hold the task any more; the task is {}", state.as_str());
             Problem::new(Code::StaleToken, detail)
+        }
+        SettleRefusal::TimedOut { state } => {
+            let rule = "the run did not end within the task's timeout_seconds, which heartbeats do not extend";
+            Problem::new(Code::TimedOut, format!("{rule}; the task is {}", state.as_str()))
         }
         SettleRefusal::Cancelled => Problem::new(Code::Cancelled, "the task was cancelled; stop working on it"),
         SettleRefusal::NotFound => Problem::no_such_task(),

@@ -100,9 +100,11 @@ async fn heartbeats_do_not_extend_a_runs_timeout() {
         eventually("the run is taken away", SOON, async || {
             let beat = caller.report("heartbeat", &lease, json!({})).await;
             if beat.status() == 200 {
+                let (timeout_at, begun_at) = (time(&beat.value()["timeout_at"]), time(&beat.value()["started_at"]));
+                assert_eq!(timeout_at.duration_since(begun_at).as_millis(), 1_000);
                 return Err("the heartbeat is still accepted".to_owned());
             }
-            beat.problem_code(409, "stale_token");
+            beat.problem_code(409, "timed_out");
             Ok(())
         })
         .await;
@@ -115,7 +117,7 @@ async fn heartbeats_do_not_extend_a_runs_timeout() {
             if runs[attempt - 1]["finished_at"].is_null() { Err(format!("{runs:?}")) } else { Ok(()) }
         })
         .await;
-        caller.report("complete", &lease, json!({"result": "late"})).await.problem_code(409, "stale_token");
+        caller.report("complete", &lease, json!({"result": "late"})).await.problem_code(409, "timed_out");
     }
     let task = caller.until(&id, "DEAD_LETTERED").await;
     assert_eq!(task["last_error"]["code"], "timeout", "{task:#}");

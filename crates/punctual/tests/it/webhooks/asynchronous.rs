@@ -68,7 +68,7 @@ async fn a_completion_that_never_comes_is_a_timeout() {
     let (id, lease) = accepted(&caller, &sink, "/later", json!({"timeout_seconds": 2})).await;
     caller.until(&id, "COMPLETED").await;
     assert_eq!(sink.hits("/later").len(), 2);
-    caller.report("complete", &lease, json!({"result": "late"})).await.problem(409);
+    caller.report("complete", &lease, json!({"result": "late"})).await.problem_code(409, "timed_out");
 
     sink.answer("/never", later());
     let (id, _) = accepted(&caller, &sink, "/never", json!({"timeout_seconds": 2, "retry_policy": quick(0)})).await;
