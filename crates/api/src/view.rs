@@ -12,7 +12,7 @@ use punctual_core::time::Timestamp;
 pub fn task(task: Task) -> wire::Task {
     let retry_count = task.retry_count();
     let (updated_at, last_error) = (task.updated_at(), last_error(&task));
-    let scheduled_for = task.scheduled_for();
+    let (scheduled_for, cancel_requested_at) = (task.scheduled_for(), task.cancel_requested_at());
     let state = task.state();
     let key = &task.lane.key;
     let holder = task.hold.filter(|_| state == State::Running).map(|hold| hold.worker);
@@ -43,6 +43,7 @@ pub fn task(task: Task) -> wire::Task {
         created_at: task.created_at,
         updated_at,
         started_at: task.started_at,
+        cancel_requested_at,
         completed_at: task.completed_at,
         worker_id: holder.or(task.worker),
         schedule_id: task.body.schedule_id,

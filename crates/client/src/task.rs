@@ -79,6 +79,10 @@ pub struct Task {
     /// When its last run began.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
+    /// When it was asked to stop, if it was while it ran.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime, required = true)]
+    pub cancel_requested_at: Option<Timestamp>,
     /// When it finished.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub completed_at: Option<Timestamp>,

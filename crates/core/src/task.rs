@@ -12,7 +12,7 @@ use crate::lane::{Lane, LaneKey};
 use crate::retry::RetryPolicy;
 use crate::state::{Position, State};
 use crate::time::Timestamp;
-use crate::trail::Trail;
+use crate::trail::{Entry, Step, Trail};
 
 /// The maxima of a task's fields, which the API and the stores both enforce.
 pub mod limits {
@@ -298,6 +298,14 @@ impl Task {
     pub fn scheduled_for(&self) -> Option<Timestamp> {
         // Most tasks belong to no schedule, and their trails are not read for it.
         self.body.schedule_id.and_then(|_| self.trail.scheduled_for())
+    }
+
+    /// When it was asked to stop, if it was while it ran.
+    pub fn cancel_requested_at(&self) -> Option<Timestamp> {
+        // Nothing but its end follows the request, so only these tasks can have one.
+        let may_have = self.position.cancel_requested || self.position.state == State::Cancelled;
+        let asked = |entry: Entry<'_>| (entry.step == Step::CancelRequested).then_some(entry.at);
+        if may_have { self.trail.entries().filter_map(asked).last() } else { None }
     }
 
     /// Retries used so far: attempts beyond the first, including the one it waits for.

@@ -136,3 +136,21 @@ async fn a_settle_call_is_bounded() {
     let answer = world.send("POST", "/v1/leases/settle", Some(json!({"items": vec![item; 1_001]}))).await;
     assert_eq!(answer.pointers(), ["/items"]);
 }
+
+#[tokio::test]
+async fn a_task_shows_when_it_was_asked_to_stop() {
+    let world = World::new();
+    let lease = running(&world).await;
+    let path = format!("/v1/tasks/{}", lease.id);
+    assert_eq!(world.get(&path).await["cancel_requested_at"], json!(null));
+    world.clock.advance_millis(5);
+    let asked = world.send("DELETE", &path, None).await.expect(202);
+    assert_eq!(asked["cancel_requested_at"], START.plus_millis(5).to_string());
+    world.clock.advance_millis(5);
+    assert_eq!(world.report(&lease, "complete", json!({})).await.problem(), "cancelled");
+    let stopped = world.get(&path).await;
+    assert_eq!(
+        (&stopped["status"], &stopped["cancel_requested_at"]),
+        (&json!("CANCELLED"), &asked["cancel_requested_at"])
+    );
+}
