@@ -169,7 +169,7 @@ impl Client {
 
     /// Gives a task back; the attempt is not counted.
     pub async fn release(&self, lease: &Lease) -> Result<Task, ClientError> {
-        self.settle(lease, "release", &Release { token: lease.token }).await?.read()
+        self.settle(lease, "release", &Release { token: lease.token, delay_seconds: None }).await?.read()
     }
 
     async fn settle(&self, lease: &Lease, verb: &str, body: &impl Serialize) -> Result<RawAnswer, ClientError> {

@@ -98,6 +98,9 @@ pub struct SettleItem {
     /// `failed`: the delay of the next attempt, up to 30 days, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<Seconds>,
+    /// `released`: how long the task waits before it can be leased again, up to 30 days; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_seconds: Option<Seconds>,
     /// `heartbeat`: the progress of the run, up to 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
@@ -112,8 +115,19 @@ impl SettleItem {
     /// The outcome of a run, without what may go with it.
     pub fn new(task_id: TaskId, token: u64, outcome: SettleOutcome) -> Self {
         let (result, error, retryable) = (None, None, None);
-        let (retry_after_seconds, progress, checkpoint) = (None, None, None);
-        Self { task_id, token, outcome, result, error, retryable, retry_after_seconds, progress, checkpoint }
+        let (retry_after_seconds, delay_seconds, progress, checkpoint) = (None, None, None, None);
+        Self {
+            task_id,
+            token,
+            outcome,
+            result,
+            error,
+            retryable,
+            retry_after_seconds,
+            delay_seconds,
+            progress,
+            checkpoint,
+        }
     }
 }
 

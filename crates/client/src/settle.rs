@@ -63,6 +63,9 @@ pub struct Heartbeat {
 pub struct Release {
     /// The fencing token of the lease.
     pub token: u64,
+    /// How long the task waits before it can be leased again, up to 30 days; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_seconds: Option<Seconds>,
 }
 
 /// The task after a heartbeat, and the new end of its lease.

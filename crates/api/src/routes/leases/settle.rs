@@ -101,7 +101,7 @@ pub(super) async fn complete(
     request: TaskRequest,
     JsonBody(Complete { token, result }): JsonBody<Complete>,
 ) -> Result<Response, Problem> {
-    let item = SettleItem { result, ..bare(request.id, token, SettleOutcome::Completed) };
+    let item = SettleItem { result, ..SettleItem::new(request.id, token, SettleOutcome::Completed) };
     settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
@@ -124,7 +124,12 @@ pub(super) async fn fail(
     request: TaskRequest,
     JsonBody(Fail { token, error, retryable, retry_after_seconds }): JsonBody<Fail>,
 ) -> Result<Response, Problem> {
-    let item = SettleItem { error, retryable, retry_after_seconds, ..bare(request.id, token, SettleOutcome::Failed) };
+    let item = SettleItem {
+        error,
+        retryable,
+        retry_after_seconds,
+        ..SettleItem::new(request.id, token, SettleOutcome::Failed)
+    };
     settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
@@ -145,7 +150,7 @@ pub(super) async fn heartbeat(
     request: TaskRequest,
     JsonBody(Heartbeat { token, progress, checkpoint }): JsonBody<Heartbeat>,
 ) -> Result<Response, Problem> {
-    let item = SettleItem { progress, checkpoint, ..bare(request.id, token, SettleOutcome::Heartbeat) };
+    let item = SettleItem { progress, checkpoint, ..SettleItem::new(request.id, token, SettleOutcome::Heartbeat) };
     let (task, lease) = settle_one(&request, item).await?;
     let (lease_expires_at, timeout_at) = ends(lease);
     Ok(json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at, timeout_at }))
@@ -153,12 +158,13 @@ pub(super) async fn heartbeat(
 
 /// Give a task back.
 ///
-/// It can be leased again at once, and the attempt is not counted. A task that is released more
-/// than three times in a row waits longer each time, up to 30 seconds.
+/// It can be leased again after `delay_seconds`, at once if that is absent, and the attempt is not
+/// counted. A task that is released more than three times in a row waits longer each time, up to 30
+/// seconds or its own delay.
 #[utoipa::path(
     post, path = "/v1/tasks/{id}/release", tag = "workers",
     params(("id" = String, Path, description = "The task")),
-    request_body(content = Release, example = json!({"token": 3})),
+    request_body(content = Release, example = json!({"token": 3, "delay_seconds": 60})),
     responses(
         (status = 200, description = "The task", body = Task),
         NotFound, StaleToken, Cancelled, Invalid, Unavailable,
@@ -166,24 +172,10 @@ pub(super) async fn heartbeat(
 )]
 pub(super) async fn release(
     request: TaskRequest,
-    JsonBody(Release { token }): JsonBody<Release>,
+    JsonBody(Release { token, delay_seconds }): JsonBody<Release>,
 ) -> Result<Response, Problem> {
-    let item = bare(request.id, token, SettleOutcome::Released);
+    let item = SettleItem { delay_seconds, ..SettleItem::new(request.id, token, SettleOutcome::Released) };
     settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
-}
-
-fn bare(task_id: TaskId, token: u64, outcome: SettleOutcome) -> SettleItem {
-    SettleItem {
-        task_id,
-        token,
-        outcome,
-        result: None,
-        error: None,
-        retryable: None,
-        retry_after_seconds: None,
-        progress: None,
-        checkpoint: None,
-    }
 }
 
 /// Settles one run and reads the task as it is then.

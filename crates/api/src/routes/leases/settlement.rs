@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use punctual_client::lease::WorkerError;
-use punctual_client::{FieldError, SettleItem, SettleOutcome};
+use punctual_client::{FieldError, Seconds, SettleItem, SettleOutcome};
 use punctual_core::failure::FailureCause;
 use punctual_core::json::Json;
 use punctual_core::run_end::{RunFailure, RunOutcome};
@@ -17,6 +17,8 @@ use crate::problem::{Code, Problem};
 
 /// The code of an error without one.
 const FAILED: &str = "failed";
+/// The longest delay a worker may give a task back with.
+const RELEASE_DELAY_MAX_MILLIS: u64 = 30 * 24 * 3_600_000;
 
 /// The item as a settlement, or everything that is wrong with it.
 pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
@@ -30,19 +32,15 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
     }
     let report = match item.outcome {
         SettleOutcome::Completed => RunReport::Ended(RunOutcome::Completed { result: item.result, http_status: None }),
-        SettleOutcome::Released => RunReport::Ended(RunOutcome::Released { delay_millis: 0 }),
+        SettleOutcome::Released => {
+            let most = RELEASE_DELAY_MAX_MILLIS;
+            let delay_millis = delay(item.delay_seconds, "/delay_seconds", most, &mut faults).unwrap_or_default();
+            RunReport::Ended(RunOutcome::Released { delay_millis })
+        }
         SettleOutcome::Heartbeat => RunReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
         SettleOutcome::Failed => {
-            let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {
-                let millis = seconds.to_millis_within(0, limits::RETRY_DELAY_MILLIS);
-                if millis.is_none() {
-                    faults.push(FieldError::new(
-                        "/retry_after_seconds",
-                        format!("must be from 0 to {}", limits::RETRY_DELAY_MILLIS / 1_000),
-                    ));
-                }
-                millis
-            });
+            let most = limits::RETRY_DELAY_MILLIS;
+            let retry_after_millis = delay(item.retry_after_seconds, "/retry_after_seconds", most, &mut faults);
             let error = run_error(item.error, &mut faults);
             RunReport::Ended(RunOutcome::Failed(RunFailure {
                 cause: FailureCause::Reported,
@@ -60,13 +58,22 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
     }
 }
 
+/// A delay of at most `most`, in milliseconds. None if it is not given, or is a fault.
+fn delay(given: Option<Seconds>, pointer: &str, most: u64, faults: &mut Vec<FieldError>) -> Option<u64> {
+    let millis = given?.to_millis_within(0, most);
+    if millis.is_none() {
+        faults.push(FieldError::new(pointer, format!("must be from 0 to {}", most / 1_000)));
+    }
+    millis
+}
+
 /// The fields that do not belong to the item's outcome: a mistake of the worker, which must be
 /// reported.
 fn foreign_fields(item: &SettleItem) -> Vec<FieldError> {
     let (word, own): (&str, &[&str]) = match item.outcome {
         SettleOutcome::Completed => ("completed", &["/result"]),
         SettleOutcome::Failed => ("failed", &["/error", "/retryable", "/retry_after_seconds"]),
-        SettleOutcome::Released => ("released", &[]),
+        SettleOutcome::Released => ("released", &["/delay_seconds"]),
         SettleOutcome::Heartbeat => ("heartbeat", &["/progress", "/checkpoint"]),
     };
     let given = [
@@ -74,6 +81,7 @@ fn foreign_fields(item: &SettleItem) -> Vec<FieldError> {
         ("/error", item.error.is_some()),
         ("/retryable", item.retryable.is_some()),
         ("/retry_after_seconds", item.retry_after_seconds.is_some()),
+        ("/delay_seconds", item.delay_seconds.is_some()),
         ("/progress", item.progress.is_some()),
         ("/checkpoint", item.checkpoint.is_some()),
     ];

@@ -154,3 +154,17 @@ async fn a_task_shows_when_it_was_asked_to_stop() {
         (&json!("CANCELLED"), &asked["cancel_requested_at"])
     );
 }
+
+#[tokio::test]
+async fn a_task_can_be_given_back_for_a_while() {
+    let world = World::new();
+    let lease = running(&world).await;
+    let task = world.report(&lease, "release", json!({"delay_seconds": 90})).await.expect(200);
+    let later = START.plus_millis(90_000).to_string();
+    assert_eq!((&task["status"], &task["next_attempt_at"]), (&json!("PENDING"), &json!(later)));
+    assert_eq!(task["retry_count"], 0, "the attempt is not counted");
+    let too_long = world.report(&lease, "release", json!({"delay_seconds": 2_592_001})).await;
+    assert_eq!(too_long.pointers(), ["/delay_seconds"]);
+    let answer = settled(&world, json!({"outcome": "completed", "delay_seconds": 1})).await;
+    assert_eq!(answer["error"]["errors"][0]["pointer"], "/delay_seconds");
+}
