@@ -87,8 +87,8 @@ pub struct Admission {
     other_requests: RequestClass,
     waiters: Arc<Semaphore>,
     parsing: Semaphore,
-    polls: Arc<Semaphore>,
-    waiting_workers: Gauge,
+    workers: WaitingRoom,
+    clients: WaitingRoom,
     body_bytes: usize,
     batch_body_bytes: usize,
 }
@@ -119,8 +119,8 @@ impl Admission {
             other_requests: RequestClass::of_writes("requests", requests.div_ceil(4), bytes / 4, &written),
             waiters: semaphore(WAITERS_MAX),
             parsing: Semaphore::new(PARSED_BYTES_MAX / UNIT_BYTES),
-            polls: semaphore(config.waiting_workers),
-            waiting_workers: metrics.waiting_workers.clone(),
+            workers: WaitingRoom::new(config.waiting_workers, &metrics.waiting_workers, "workers"),
+            clients: WaitingRoom::new(config.waiting_clients, &metrics.waiting_clients, "clients"),
             body_bytes: config.body_bytes,
             batch_body_bytes: config.batch_body_bytes,
         }
@@ -246,16 +246,37 @@ impl Admission {
 
     /// Gives back what `permit` holds and counts its worker as waiting, for at most `wait`.
     /// Dropping the guard ends the wait.
-    pub fn wait(&self, permit: &Permit, wait: Duration) -> Result<WaitingWorker, Problem> {
-        let poll = Arc::clone(&self.polls)
-            .try_acquire_owned()
-            .map_err(|_| Problem::new(Code::Overloaded, "too many workers wait here already").retry_after(1))?;
+    pub fn wait(&self, permit: &Permit, wait: Duration) -> Result<LongWait, Problem> {
+        self.workers.enter(permit, wait)
+    }
+
+    /// The same for a client that waits for a task to finish.
+    pub fn wait_for_task(&self, permit: &Permit, wait: Duration) -> Result<LongWait, Problem> {
+        self.clients.enter(permit, wait)
+    }
+}
+
+/// How many of one kind wait, and may wait.
+struct WaitingRoom {
+    places: Arc<Semaphore>,
+    gauge: Gauge,
+    who: &'static str,
+}
+
+impl WaitingRoom {
+    fn new(places: usize, gauge: &Gauge, who: &'static str) -> Self {
+        Self { places: semaphore(places), gauge: gauge.clone(), who }
+    }
+
+    fn enter(&self, permit: &Permit, wait: Duration) -> Result<LongWait, Problem> {
+        let crowded = || Problem::new(Code::Overloaded, format!("too many {} wait here already", self.who));
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| crowded().retry_after(1))?;
         let mut state = permit.0.lock();
         (state.held, state.reserved) = (None, None);
         state.wait = wait;
         drop(state);
-        self.waiting_workers.inc();
-        Ok(WaitingWorker { _poll: poll, gauge: self.waiting_workers.clone() })
+        self.gauge.inc();
+        Ok(LongWait { _place: place, gauge: self.gauge.clone() })
     }
 }
 
@@ -364,13 +385,13 @@ impl Permit {
     }
 }
 
-/// A worker in a long poll.
-pub struct WaitingWorker {
-    _poll: OwnedSemaphorePermit,
+/// A worker in a long poll, or a client that waits for a task.
+pub struct LongWait {
+    _place: OwnedSemaphorePermit,
     gauge: Gauge,
 }
 
-impl Drop for WaitingWorker {
+impl Drop for LongWait {
     fn drop(&mut self) {
         self.gauge.dec();
     }

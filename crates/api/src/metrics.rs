@@ -47,6 +47,8 @@ pub struct Metrics {
     pub webhooks_in_flight: Gauge,
     /// Pull workers that wait in a long poll.
     pub waiting_workers: Gauge,
+    /// Clients that wait for a task to finish.
+    pub waiting_clients: Gauge,
     /// Partitions whose webhooks this node dispatches.
     pub partitions_owned: Gauge,
     /// One while this node leads.
@@ -138,6 +140,7 @@ impl Metrics {
             ),
             webhooks_in_flight: register.metric("punctual_webhooks_in_flight", "Webhook calls under way"),
             waiting_workers: register.metric("punctual_waiting_workers", "Pull workers that wait in a long poll"),
+            waiting_clients: register.metric("punctual_waiting_clients", "Clients that wait for a task to finish"),
             partitions_owned: register
                 .metric("punctual_partitions_owned", "Partitions whose webhooks this node dispatches"),
             leader: register.metric("punctual_leader", "1 while this node leads, else 0"),

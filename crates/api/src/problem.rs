@@ -85,6 +85,8 @@ codes! {
     IdempotencyKeyReused = UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used for something else";
     /// A task depends on one that its tenant does not have.
     UnknownDependency = UNPROCESSABLE_ENTITY, "unknown_dependency", "A task that this one depends on does not exist";
+    /// A batch that is stored as a whole or not at all has a task that is refused.
+    BatchRefused = UNPROCESSABLE_ENTITY, "batch_refused", "Not all tasks of the batch can be stored";
     /// Tasks of a batch depend on each other in a circle.
     DependencyCycle = UNPROCESSABLE_ENTITY, "dependency_cycle", "Tasks depend on each other in a circle";
     /// The task has begun or finished and can no longer be edited.

@@ -15,6 +15,7 @@ use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::task::limits;
 use punctual_scheduler::dispatch_status::DispatchStatus;
+use punctual_scheduler::finish_watch::FinishWatch;
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_submission::occurrences::Occurrences;
@@ -67,6 +68,8 @@ pub struct ApiParts {
     pub database: Arc<dyn SidePorts>,
     /// What this node knows of the dispatch of webhooks.
     pub dispatch_status: DispatchStatus,
+    /// Who waits for which task to finish.
+    pub finish_watch: Arc<FinishWatch>,
     /// The waiting polls of pull workers.
     pub polls: PollQueue,
     /// Settles the runs of pull workers.
@@ -101,6 +104,8 @@ pub struct ApiConfig {
     pub answers_bytes: usize,
     /// The maximum number of workers that wait in long polls at once.
     pub waiting_workers: usize,
+    /// The maximum number of clients that wait for a task to finish at once.
+    pub waiting_clients: usize,
     /// A worker not seen for this long is shown as lost.
     pub worker_lost_after: Duration,
     /// The durations of leases.
@@ -137,6 +142,7 @@ impl Default for ApiConfig {
             bodies_bytes: 16 * 1024 * 1024,
             answers_bytes: 64 * 1024 * 1024,
             waiting_workers: 10_000,
+            waiting_clients: 10_000,
             worker_lost_after: Duration::from_mins(1),
             leases: LeaseMillis::default(),
             presence_interval: Duration::from_secs(5),

@@ -20,6 +20,7 @@ use punctual_core::time::Timestamp;
 use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::Aging;
+use punctual_scheduler::finish_watch::FinishWatch;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::OwnedPartitions;
@@ -85,7 +86,9 @@ impl World {
         let sqlite = SqliteStore::open(directory.path(), clock.clone(), NODE, Options::default());
         let sqlite = Arc::new(sqlite.unwrap());
         let hints = Arc::new(Hints::default());
-        let waking = NotifyingStore::new(sqlite.clone(), sqlite.clone(), hints.clone(), Arc::default());
+        let finish_watch = Arc::<FinishWatch>::default();
+        let waking = NotifyingStore::new(sqlite.clone(), sqlite.clone(), hints.clone(), Arc::default())
+            .announcing(finish_watch.clone());
         let store = Arc::new(FailingStore::new(Arc::new(waking)));
         let shutdown = CancellationToken::new();
         let polls = polls(store.clone(), clock.clone(), hints, shutdown.clone());
@@ -101,6 +104,7 @@ impl World {
                 Aging::new(Duration::ZERO),
             ),
             schedules: sqlite.clone(),
+            finish_watch,
             polls,
             settler: LeaseSettler::new(store.clone(), clock.clone(), NODE),
             clock: of_requests(clock.clone()),

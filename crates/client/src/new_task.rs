@@ -132,6 +132,11 @@ pub struct Redrive {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = serde_json::Value)]
     pub payload: Option<Json>,
+    /// Whether the tasks that were cancelled or failed because of it wait again, and those because
+    /// of them; false if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub dependents: Option<bool>,
 }
 
 /// Distinguishes a field that is `null` from one that is absent.

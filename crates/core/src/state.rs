@@ -168,6 +168,11 @@ pub enum Event<'a> {
     Redrive(Option<Json>),
     /// A client discards a dead letter.
     Purge,
+    /// The same as [`Event::Redrive`], and the tasks that finished because of it are revived.
+    RedriveWithDependents(Option<Json>),
+    /// A task that finished because of a parent waits again, since that parent was re-driven with
+    /// its dependents. The instant is when it is due, if it waits for no parent any more.
+    Revive(Option<Timestamp>),
 }
 
 /// A run that did not complete.
@@ -269,14 +274,17 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             let edit = Edit { execute_at: Some(by.now), ..Edit::default() };
             ChangeFields { due_at: Some(by.now), edit: Some(Box::new(edit)), ..draft.step(Pending, Step::RunNow) }
         }
-        (DeadLettered, Event::Redrive(payload)) => ChangeFields {
-            attempts: Some(0),
-            crashes: Some(0),
-            due_at: Some(by.now),
-            // A re-driven task runs even past the expiry that the submitter gave.
-            edit: Some(Box::new(Edit { payload, expires_at: Some(None), ..Edit::default() })),
-            ..draft.step(Pending, Step::Redriven)
-        },
+        (DeadLettered, Event::Redrive(payload)) => draft.redriven(payload),
+        (DeadLettered, Event::RedriveWithDependents(payload)) => {
+            ChangeFields { revives_dependents: true, ..draft.redriven(payload) }
+        }
+        // Which tasks may be revived is for the store to know: it records why a child finished.
+        (Cancelled | Failed, Event::Revive(due_at)) => {
+            let to = if due_at.is_some() { Pending } else { Blocked };
+            // Like a re-driven task, it runs even past its expiry.
+            let edit = Edit { expires_at: Some(None), ..Edit::default() };
+            ChangeFields { due_at, edit: Some(Box::new(edit)), ..draft.step(to, Step::Revived) }
+        }
         (DeadLettered, Event::Purge) => draft.step(Cancelled, Step::Purged),
         (state, _) => return Err(Illegal { state }),
     };
@@ -355,8 +363,21 @@ impl Draft<'_> {
             hold: None,
             result: None,
             edit: None,
+            revives_dependents: false,
             trail,
             kept_trail: None,
+        }
+    }
+
+    /// A dead letter that starts over.
+    fn redriven(&self, payload: Option<Json>) -> ChangeFields {
+        ChangeFields {
+            attempts: Some(0),
+            crashes: Some(0),
+            due_at: Some(self.by.now),
+            // A re-driven task runs even past the expiry that the submitter gave.
+            edit: Some(Box::new(Edit { payload, expires_at: Some(None), ..Edit::default() })),
+            ..self.step(State::Pending, Step::Redriven)
         }
     }
 

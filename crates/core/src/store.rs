@@ -13,6 +13,10 @@
 //! - `insert_knows_the_digests_of_earlier_builds`: a key whose stored digest is the `earlier` one
 //!   of a submission gives the first task again.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
+//! - `insert_replaces_a_final_task_if_asked_to`: with `replace_final` a task takes its key from one
+//!   that is `CANCELLED` or `FAILED`. If it is refused after all, the key stays where it was.
+//! - `insert_all_stores_all_or_nothing`: if one task cannot be stored, none is, and the others answer
+//!   [`Inserted::Withheld`]. Tasks that were submitted before do not stop the others.
 //! - `insert_bounds_the_lanes_of_a_tenant`: a task that needs one more lane than its tenant may
 //!   have gives [`Inserted::TooManyLanes`] and is not stored. Tasks of its existing lanes and of
 //!   other tenants are.
@@ -63,6 +67,8 @@
 //! - `get_is_bound_to_the_tenant`: another tenant's id answers `None`.
 //! - `get_quarantines_a_row_without_its_lane`: it answers `None`, since the tenant is not known,
 //!   and moves the row to the quarantine. Other tasks are not affected.
+//! - `live_names_the_tasks_that_have_not_finished`: in any order. A dead letter has finished; one that
+//!   is re-driven is live again. Unknown tasks are not.
 //! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset
 //!   cursors.
 //! - `list_finds_few_tasks_among_many`: the tasks of a tenant that has few are on one page, however
@@ -141,6 +147,9 @@ pub enum Inserted {
     /// It needs a new lane, and its tenant has as many as it may have: this many. Nothing was
     /// stored.
     TooManyLanes(u64),
+    /// It could be stored, but another task of its [`Store::insert_all`] could not. Nothing was
+    /// stored.
+    Withheld,
 }
 
 /// A queue at its depth limit.
@@ -345,6 +354,9 @@ pub trait Store: Send + Sync {
     /// Stores tasks, or recognises them by their idempotency keys. Answers in order.
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError>;
 
+    /// Stores tasks as [`Store::insert`] does, but all of them or none.
+    async fn insert_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError>;
+
     /// Claims due tasks, one claim after the other. Answers in order.
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError>;
 
@@ -368,6 +380,9 @@ pub trait Store: Send + Sync {
 
     /// Reads tasks of one tenant. Answers in order.
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError>;
+
+    /// Which of these tasks, of any tenant, have not finished. Costs little for each.
+    async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError>;
 
     /// Lists tasks, at most `limit`, strictly after the cursor.
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError>;

@@ -88,12 +88,14 @@ pub struct Idempotency {
     pub fingerprint: [u8; 32],
     /// The digest that earlier builds stored for the same submission, if it was another.
     pub earlier: Option<[u8; 32]>,
+    /// Whether this task takes the key from a task that is `CANCELLED` or `FAILED`.
+    pub replace_final: bool,
 }
 
 impl Idempotency {
     /// A key, and the only digest that was ever stored with such a submission.
     pub fn new(key: impl Into<String>, fingerprint: [u8; 32]) -> Self {
-        Self { key: key.into(), fingerprint, earlier: None }
+        Self { key: key.into(), fingerprint, earlier: None, replace_final: false }
     }
 
     /// Whether the submission that was stored with this digest was the same.

@@ -137,6 +137,8 @@ pub enum Step<'a> {
         /// How many they were.
         steps: u64,
     },
+    /// It had finished because of a parent, which was re-driven with its dependents.
+    Revived,
 }
 
 /// How a run that did not complete ended.
@@ -369,6 +371,7 @@ impl<'a> Entry<'a> {
             Step::Redriven => "redriven".into(),
             Step::Purged => "purged".into(),
             Step::Omitted { .. } => "omitted".into(),
+            Step::Revived => "revived".into(),
         }
     }
 

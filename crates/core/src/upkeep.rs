@@ -44,6 +44,12 @@
 //! - `a_failure_goes_down_a_chain`: of any length, step by step.
 //! - `a_dead_letter_may_hold_its_children`: as its queue says. They run when it was re-driven and
 //!   completed. They follow their policy when it is removed, or its queue says otherwise.
+//! - `a_redrive_revives_its_dependents_if_asked_to`: the tasks that finished because of the dead letter
+//!   wait again, and those that finished because of them, step by step. Tasks that finished for
+//!   another reason stay as they are.
+//! - `a_revived_task_waits_for_all_its_parents`: also for those that finished without completing since,
+//!   and fails again if one of these is not revived.
+//! - `a_replaced_task_is_not_revived`: its idempotency key belongs to another task by now.
 //! - `a_parent_that_ends_meanwhile_wakes_its_child`: whether the child's submission or the parent's
 //!   end is first.
 //! - `resolvers_share_the_work`: each note is worked off by one of them, and a child is released

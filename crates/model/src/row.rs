@@ -178,6 +178,7 @@ impl StepMark {
             | Step::Edited
             | Step::RunNow
             | Step::Purged
+            | Step::Revived
             | Step::Omitted { .. } => unreachable!("the model has no dependencies, edits, purges or long trails"),
         };
         StepMark { version: small(entry.version), to: entry.to, kind }

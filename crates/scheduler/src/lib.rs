@@ -9,6 +9,7 @@ pub mod cron_waker;
 pub mod dispatch_status;
 pub mod dispatcher;
 pub mod fairness;
+pub mod finish_watch;
 pub mod hints;
 mod lanes;
 pub mod notifying_store;

@@ -1,5 +1,5 @@
 //! A store that notifies the loops of this node of its writes: the dispatcher of tasks that wait,
-//! the cron loop of finished tasks and of schedules.
+//! the cron loop of finished tasks and of schedules, and those who wait for a task to finish.
 //!
 //! All services write through it, so a fresh task wakes a waiting worker at once. Invariant: it
 //! notifies after the write, and nothing depends on the notification.
@@ -21,6 +21,7 @@ use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 
 use crate::cron_waker::CronWaker;
+use crate::finish_watch::FinishWatch;
 use crate::hints::Hints;
 
 /// Tasks and schedules that notify after each write (see the module).
@@ -29,15 +30,30 @@ pub struct NotifyingStore {
     schedules: Arc<dyn Schedules>,
     hints: Arc<Hints>,
     cron: Arc<CronWaker>,
+    finishes: Arc<FinishWatch>,
 }
 
 impl NotifyingStore {
     /// Writes to `tasks` and `schedules`, and notifies `hints` and `cron`.
     pub fn new(tasks: Arc<dyn Store>, schedules: Arc<dyn Schedules>, hints: Arc<Hints>, cron: Arc<CronWaker>) -> Self {
-        Self { tasks, schedules, hints, cron }
+        Self { tasks, schedules, hints, cron, finishes: Arc::default() }
     }
 
-    fn notify(&self, applied: &[Applied], any_finished: bool) {
+    /// The same, which also announces finished tasks to those who wait for them.
+    #[must_use]
+    pub fn announcing(self, finishes: Arc<FinishWatch>) -> Self {
+        Self { finishes, ..self }
+    }
+
+    fn notify_of_new(&self, inserted: &[Inserted]) {
+        self.hints.add(inserted.iter().filter_map(|inserted| match inserted {
+            Inserted::Created(task) if task.state() == State::Pending => Some((&task.lane, task.due_at)),
+            _ => None,
+        }));
+    }
+
+    fn notify(&self, applied: &[Applied], any_finished: bool, finished: Vec<TaskId>) {
+        self.finishes.announce(finished);
         if any_finished {
             self.cron.task_finished();
         }
@@ -57,17 +73,20 @@ fn finishes_any(changes: &[(TaskId, Change)]) -> bool {
 impl Store for NotifyingStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         let inserted = self.tasks.insert(tasks).await?;
-        self.hints.add(inserted.iter().filter_map(|inserted| match inserted {
-            Inserted::Created(task) if task.state() == State::Pending => Some((&task.lane, task.due_at)),
-            _ => None,
-        }));
+        self.notify_of_new(&inserted);
+        Ok(inserted)
+    }
+
+    async fn insert_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        let inserted = self.tasks.insert_all(tasks).await?;
+        self.notify_of_new(&inserted);
         Ok(inserted)
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
-        let any_finished = finishes_any(&changes);
+        let (any_finished, finished) = (finishes_any(&changes), self.finishes.finished_by(&changes));
         let applied = self.tasks.apply(changes).await?;
-        self.notify(&applied, any_finished);
+        self.notify(&applied, any_finished, finished);
         Ok(applied)
     }
 
@@ -76,13 +95,13 @@ impl Store for NotifyingStore {
         lease: &LeaderLease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
-        let any_finished = finishes_any(&changes);
+        let (any_finished, finished) = (finishes_any(&changes), self.finishes.finished_by(&changes));
         let applied = self.tasks.apply_as(lease, changes).await?;
-        self.notify(applied.as_deref().unwrap_or_default(), any_finished);
+        self.notify(applied.as_deref().unwrap_or_default(), any_finished, finished);
         Ok(applied)
     }
 
-    forward_store!(tasks: claim, start, extend, get, list, heads, overdue, counts, live_counts, quarantined, check, close);
+    forward_store!(tasks: claim, start, extend, get, live, list, heads, overdue, counts, live_counts, quarantined, check, close);
 }
 
 #[async_trait]

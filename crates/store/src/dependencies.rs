@@ -239,7 +239,7 @@ impl<'a> DependencyBatch<'a> {
 
 /// Whether a task waits for a parent in this state. A dead letter may be re-driven; the other final
 /// states do not change.
-fn is_waited_for(state: State, on_failure: OnDependencyFailure) -> bool {
+pub(crate) fn is_waited_for(state: State, on_failure: OnDependencyFailure) -> bool {
     match state {
         State::Completed => false,
         State::Cancelled | State::Failed => on_failure != OnDependencyFailure::Run,

@@ -26,6 +26,7 @@ mod portable;
 pub mod postgres;
 mod queue_columns;
 mod review;
+mod revived_child;
 mod schedule_columns;
 mod sql;
 pub mod sqlite;

@@ -3,7 +3,7 @@
 //! The inserts of both stores make these verdicts and answer by them. Only a task whose verdict is
 //! [`SubmissionVerdict::New`] is written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
 use punctual_core::store::FullQueue;
@@ -26,6 +26,17 @@ pub(crate) enum SubmissionVerdict {
     QueueFull(FullQueue),
     /// It needs a lane beyond this number, which its tenant may have.
     TooManyLanes(u64),
+    /// It is new, but another task of its call is refused, and the call stores all or nothing.
+    Withheld,
+}
+
+/// Whether a call stores what it can, or all or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InsertMode {
+    /// Each task by itself.
+    Each,
+    /// All tasks or none.
+    All,
 }
 
 impl SubmissionVerdict {
@@ -35,7 +46,7 @@ impl SubmissionVerdict {
             Self::New => MemberStatus::New,
             Self::Replay(first) => MemberStatus::As(*first),
             Self::KeyReused(_) | Self::UnknownDependency(_) => MemberStatus::Refused,
-            Self::QueueFull(_) | Self::TooManyLanes(_) => MemberStatus::PutOff,
+            Self::QueueFull(_) | Self::TooManyLanes(_) | Self::Withheld => MemberStatus::PutOff,
         }
     }
 }
@@ -45,8 +56,25 @@ pub(crate) struct BatchPlan {
     pub verdicts: Vec<SubmissionVerdict>,
     /// The prerequisites of the new tasks; the other members have none.
     pub waits: Vec<Prerequisites>,
-    /// The indices of tasks that were new and are refused: they free their keys.
+    /// The indices of tasks that were new and are not stored: they free their keys.
     pub refused: Vec<usize>,
+}
+
+/// Withholds the new tasks of a batch, and the replays of them, if one of the batch is refused.
+/// Returns the indices of those that were new.
+pub(crate) fn withhold(tasks: &[NewTask], verdicts: &mut [SubmissionVerdict]) -> Vec<usize> {
+    use SubmissionVerdict::{New, Replay, Withheld};
+    if verdicts.iter().all(|verdict| matches!(verdict, New | Replay(_))) {
+        return Vec::new();
+    }
+    let new: Vec<usize> = (0..verdicts.len()).filter(|place| verdicts[*place] == New).collect();
+    let ids: HashSet<TaskId> = new.iter().map(|place| tasks[*place].id).collect();
+    for verdict in verdicts {
+        if *verdict == New || matches!(verdict, Replay(first) if ids.contains(first)) {
+            *verdict = Withheld;
+        }
+    }
+    new
 }
 
 impl BatchPlan {
@@ -57,6 +85,7 @@ impl BatchPlan {
         batch: &DependencyBatch<'_>,
         known: &HashMap<TaskId, KnownParent>,
         verdicts: Vec<SubmissionVerdict>,
+        mode: InsertMode,
     ) -> Self {
         let mut plan = Self { verdicts, waits: Vec::with_capacity(tasks.len()), refused: Vec::new() };
         let mut missing_of: HashMap<TaskId, TaskId> = HashMap::new();
@@ -83,6 +112,9 @@ impl BatchPlan {
             {
                 *verdict = SubmissionVerdict::UnknownDependency(*missing);
             }
+        }
+        if mode == InsertMode::All {
+            plan.refused.extend(withhold(tasks, &mut plan.verdicts));
         }
         debug_assert_eq!(plan.waits.len(), tasks.len(), "every member has a plan");
         plan

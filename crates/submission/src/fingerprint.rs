@@ -99,7 +99,7 @@ impl Meaning<'_> {
         let (whole, timeout_millis) = (Some(self.earlier_policy()), Some(self.body.timeout_millis));
         let is_whole = given == whole && self.has_timeout;
         let earlier = (!is_whole).then(|| self.digest(whole.as_ref(), timeout_millis, &payload));
-        Idempotency { key, fingerprint, earlier }
+        Idempotency { key, fingerprint, earlier, replace_final: false }
     }
 
     fn whole_policy(&self) -> DigestedPolicy<'_> {

@@ -5,6 +5,7 @@ mod children;
 mod keys;
 mod races;
 mod random;
+mod revived;
 
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneId;
@@ -19,6 +20,7 @@ pub use children::*;
 pub use keys::*;
 pub use races::*;
 pub use random::*;
+pub use revived::*;
 
 /// Stamps the suite. `$factory` is an expression that returns a `StoreFactory` with a fresh place.
 #[macro_export]
@@ -38,6 +40,9 @@ macro_rules! resolver_conformance {
             a_failed_dependency_follows_the_policy,
             a_failure_goes_down_a_chain,
             a_dead_letter_may_hold_its_children,
+            a_redrive_revives_its_dependents_if_asked_to,
+            a_revived_task_waits_for_all_its_parents,
+            a_replaced_task_is_not_revived,
             a_parent_that_ends_meanwhile_wakes_its_child,
             resolvers_share_the_work,
             notes_outlive_the_process,

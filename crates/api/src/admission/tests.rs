@@ -133,11 +133,11 @@ async fn a_waiting_worker_gives_its_permit_back() {
     let permit = admission.admit(&lease()).await.unwrap();
     let waiting = admission.wait(&permit, Duration::from_secs(20)).unwrap();
     assert_eq!(permit.wait(), Duration::from_secs(20));
-    assert_eq!(admission.waiting_workers.get(), 1);
+    assert_eq!(admission.workers.gauge.get(), 1);
     let other = admission.admit(&lease()).await.unwrap();
     assert!(admission.wait(&other, Duration::from_secs(1)).is_err(), "the waiting are bounded too");
     drop(waiting);
-    assert_eq!(admission.waiting_workers.get(), 0);
+    assert_eq!(admission.workers.gauge.get(), 0);
     assert!(admission.wait(&other, Duration::from_secs(1)).is_ok());
 }
 

@@ -1,9 +1,11 @@
 //! Query strings. Unknown parameters are refused, and so are repeated ones unless they may repeat.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use punctual_client::Seconds;
 use punctual_client::problem::FieldError;
 use punctual_core::time::Timestamp;
 use url::form_urlencoded;
@@ -97,6 +99,20 @@ impl Query {
             let number = text.parse().ok().filter(|number| range.contains(number));
             number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
         })
+    }
+
+    /// Takes a duration of whole or fractional seconds up to `most`, if it is given.
+    pub fn seconds(&mut self, name: &str, most_millis: u64) -> Option<Duration> {
+        self.read(name, |text| {
+            let seconds = text.parse().ok().map(Seconds);
+            let millis = seconds.and_then(|seconds| seconds.to_millis_within(0, most_millis));
+            millis.map(Duration::from_millis).ok_or_else(|| format!("must be from 0 to {}", most_millis / 1_000))
+        })
+    }
+
+    /// Takes `true` or `false`, if it is given.
+    pub fn flag(&mut self, name: &str) -> Option<bool> {
+        self.read(name, |text| text.parse().map_err(|_| "must be true or false".to_owned()))
     }
 
     /// Takes `limit`, if it is given.

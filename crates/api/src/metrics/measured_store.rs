@@ -104,6 +104,10 @@ impl Store for MeasuredStore {
         self.measure("insert", self.inner.insert(tasks)).await
     }
 
+    async fn insert_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        self.measure("insert", self.inner.insert_all(tasks)).await
+    }
+
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         self.measure("claim", self.inner.claim(claims)).await
     }
@@ -130,6 +134,10 @@ impl Store for MeasuredStore {
 
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
         self.measure("get", self.inner.get(tenant, ids)).await
+    }
+
+    async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+        self.measure("live", self.inner.live(ids)).await
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {

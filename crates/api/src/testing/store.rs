@@ -70,6 +70,9 @@ impl Store for FailingStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         self.working()?.store.insert(tasks).await
     }
+    async fn insert_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        self.working()?.store.insert_all(tasks).await
+    }
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         self.working()?.store.claim(claims).await
     }
@@ -92,6 +95,9 @@ impl Store for FailingStore {
     }
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
         self.working()?.store.get(tenant, ids).await
+    }
+    async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+        self.working()?.store.live(ids).await
     }
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
         self.working()?.store.list(filter, after, limit).await

@@ -54,6 +54,8 @@ pub struct ChangeFields {
     pub result: Option<Json>,
     /// What the submitter changed.
     pub edit: Option<Box<Edit>>,
+    /// Whether the tasks that finished because of this one are revived.
+    pub revives_dependents: bool,
     /// The steps to append to the trail.
     pub trail: Trail,
     /// What to keep of the trail before them, if it is too long; none keeps all of it.

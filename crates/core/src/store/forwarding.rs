@@ -8,7 +8,7 @@
 /// #[async_trait]
 /// impl Store for Wrapper {
 ///     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> { … }
-///     forward_store!(inner: claim, start, apply, apply_as, extend, get, list, heads, overdue, counts, live_counts,
+///     forward_store!(inner: insert_all, claim, start, apply, apply_as, extend, get, live, list, heads, overdue, counts, live_counts,
 ///         quarantined, check, close);
 /// }
 /// ```
@@ -17,6 +17,9 @@ macro_rules! forward_store {
     ($inner:ident: $($method:ident),+ $(,)?) => { $($crate::forward_store!(@$method $inner);)+ };
     (@insert $inner:ident) => {
         $crate::forward_store!(=> $inner.insert(tasks: Vec<$crate::task::NewTask>) -> Vec<$crate::store::Inserted>);
+    };
+    (@insert_all $inner:ident) => {
+        $crate::forward_store!(=> $inner.insert_all(tasks: Vec<$crate::task::NewTask>) -> Vec<$crate::store::Inserted>);
     };
     (@claim $inner:ident) => {
         $crate::forward_store!(=> $inner.claim(claims: Vec<$crate::store::Claim>) -> Vec<$crate::store::Claimed>);
@@ -38,6 +41,9 @@ macro_rules! forward_store {
     (@get $inner:ident) => {
         $crate::forward_store!(=> $inner.get(&tenant: str, ids: Vec<$crate::ids::TaskId>)
             -> Vec<Option<$crate::task::Task>>);
+    };
+    (@live $inner:ident) => {
+        $crate::forward_store!(=> $inner.live(ids: Vec<$crate::ids::TaskId>) -> Vec<$crate::ids::TaskId>);
     };
     (@list $inner:ident) => {
         $crate::forward_store!(=> $inner.list(filter: $crate::store::Filter, after: Option<$crate::store::Cursor>,

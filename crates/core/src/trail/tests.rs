@@ -60,6 +60,7 @@ fn steps_keep_their_numbers() {
         Step::ParentFailed { parent: TaskId::new(), ended: State::Cancelled },
         Step::Purged,
         Step::Omitted { steps: 1 },
+        Step::Revived,
     ];
     for (number, step) in (0_u8..).zip(steps) {
         assert_eq!(postcard::to_stdvec(&step).unwrap()[0], number, "{step:?}");

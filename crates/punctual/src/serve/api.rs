@@ -30,8 +30,8 @@ const HTTP_DRAIN_MAX: Duration = Duration::from_secs(5);
 const SHARED_PRESENCE_INTERVAL: Duration = Duration::from_millis(800);
 const OWN_PRESENCE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Builds the API and serves it, with the loops that write the presence of pull workers and read
-/// that of the nodes.
+/// Builds the API and serves it, with the loops that write the presence of pull workers, read that
+/// of the nodes, and find awaited tasks that have finished.
 pub fn start(
     groups: &mut Groups,
     parts: &NodeParts,
@@ -41,6 +41,8 @@ pub fn start(
 ) {
     let api = api(parts, Arc::clone(operations), polls);
     serve(groups, "api", punctual_api::router(&api), parts, listener);
+    let (finishes, store) = (Arc::clone(&parts.finish_watch), Arc::clone(&parts.store));
+    groups.http.spawn("finish watch", |stop| finishes.run(store, stop));
     let watched = api.clone();
     groups.http.spawn("cluster watch", |stop| cluster::watch(watched, stop));
     groups.http.spawn("presence", |stop| PresenceFlusher::new(api).run(stop));
@@ -107,6 +109,7 @@ fn api(parts: &NodeParts, operations: Arc<Operations>, polls: PollQueue) -> Api 
         coordinator: Arc::clone(&parts.coordinator),
         database: Arc::clone(&parts.database),
         dispatch_status: dispatch_status(parts),
+        finish_watch: Arc::clone(&parts.finish_watch),
         polls,
         settler: settler.with_circuits(Arc::clone(&parts.circuits)),
         clock: Arc::clone(&parts.clock),
@@ -127,6 +130,7 @@ fn api_config(parts: &NodeParts) -> ApiConfig {
         bodies_bytes: limits.bodies_bytes,
         answers_bytes: limits.answers_bytes,
         waiting_workers: limits.waiting_workers,
+        waiting_clients: limits.waiting_clients,
         worker_lost_after: parts.config.workers.lost_after,
         leases: LeaseMillis { default: millis(leases.default), max: millis(leases.max) },
         presence_interval: if parts.postgres.is_some() { SHARED_PRESENCE_INTERVAL } else { OWN_PRESENCE_INTERVAL },

@@ -20,6 +20,7 @@ use punctual_leader::membership::{OwnPresence, Skew};
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::cron_waker::CronWaker;
 use punctual_scheduler::fairness::LongestWaits;
+use punctual_scheduler::finish_watch::FinishWatch;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::OwnedPartitions;
@@ -56,6 +57,8 @@ pub struct NodeParts {
     pub circuits: Arc<Circuits>,
     pub queue_cache: QueueCache,
     pub hints: Arc<Hints>,
+    /// Who waits for which task to finish.
+    pub finish_watch: Arc<FinishWatch>,
     /// Wakes the cron loop of this node.
     pub cron_waker: Arc<CronWaker>,
     pub owned: Arc<OwnedPartitions>,
@@ -81,7 +84,8 @@ impl NodeParts {
         let metrics = Metrics::new(clock.now());
         let tasks = Arc::new(MeasuredStore::new(wrap_store(database.clone()), metrics.store.clone()));
         let store = NotifyingStore::new(tasks, database.clone(), Arc::clone(&hints), Arc::clone(&cron_waker));
-        let store = Arc::new(store);
+        let finish_watch = Arc::<FinishWatch>::default();
+        let store = Arc::new(store.announcing(Arc::clone(&finish_watch)));
         let lateness = metrics.clone();
         Ok(Self {
             node,
@@ -107,6 +111,7 @@ impl NodeParts {
             postgres,
             connections,
             hints,
+            finish_watch,
             cron_waker,
             metrics,
         })

@@ -70,6 +70,7 @@ impl Running {
             name = self.groups.first_end() => Some(name),
         };
         self.operations.drain();
+        self.parts.finish_watch.close();
         self.groups.stop().await;
         self.parts.broker.close().await;
         if let Err(error) = self.parts.store.close().await {

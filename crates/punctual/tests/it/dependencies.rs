@@ -119,6 +119,26 @@ async fn each_failure_policy_handles_each_end() {
     }
 }
 
+/// A chain, on the settings that a new user has: the dead letter cancels it, and its re-drive brings
+/// it back to its end.
+#[tokio::test]
+async fn a_redrive_brings_a_cancelled_chain_back() {
+    let caller = shared().await;
+    let first = json!({"type": "t", "queue": "first", "retry_policy": quick(0)});
+    let tasks =
+        caller.submit_all(vec![first, child(json!({"depends_on": [0]})), child(json!({"depends_on": [1]}))]).await;
+    let [first, second, third] = [0, 1, 2].map(|place| id_of(&tasks[place]));
+    end(&caller, &first, "first", "DEAD_LETTERED").await;
+    caller.until(&third, "CANCELLED").await;
+    caller.api.post(&format!("/v1/tasks/{first}/redrive"), &json!({"dependents": true})).await.expect(200);
+    end(&caller, &first, "first", "COMPLETED").await;
+    let waited = async |id: &str| caller.api.get(&format!("/v1/tasks/{id}?wait_seconds=30")).await.expect(200);
+    let (_, third) = tokio::join!(complete_all(&caller, "children", 2), waited(&third));
+    assert_eq!(third["status"], "COMPLETED");
+    let trail = caller.trail(&second).await;
+    assert!(trail.iter().any(|step| step["reason"] == "revived"), "{trail:#?}");
+}
+
 #[tokio::test]
 async fn impossible_dependencies_are_refused() {
     let caller = shared().await;

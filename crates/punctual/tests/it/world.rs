@@ -390,6 +390,8 @@ fn legal(from: Option<&str>, to: &str) -> bool {
         "QUEUED" => &["RUNNING", "PENDING", "CANCELLED", "FAILED"],
         "RUNNING" => &["RUNNING", "COMPLETED", "PENDING", "DEAD_LETTERED", "CANCELLED"],
         "DEAD_LETTERED" => &["PENDING"],
+        // Revived, after the parent that they ended because of was re-driven.
+        "CANCELLED" | "FAILED" => &["BLOCKED", "PENDING"],
         _ => &[],
     };
     next.contains(&to)

@@ -42,6 +42,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0022_node_locks",
     "0023_upcoming",
     "0024_retry_delays",
+    "0025_revived",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -32,6 +32,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0017_lists_by_lane",
     "0018_empty_lanes",
     "0019_upcoming",
+    "0020_revived",
 };
 
 /// Applies every missing migration; returns their numbers.

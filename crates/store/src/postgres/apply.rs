@@ -156,6 +156,9 @@ impl ApplyStep {
             let effects = Effects::of(change, before, after);
             writer.tally.record(&effects, || now);
             writer.notes.record(&effects, &changed.noted());
+            if change.revives_dependents {
+                writer.notes.revived(changed.id);
+            }
             done[*place] = Some(changed);
         }
     }

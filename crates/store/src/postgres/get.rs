@@ -47,6 +47,13 @@ async fn check_quarantine(session: &Session, lanes: &LaneDirectory, tenant: &str
     Ok(())
 }
 
+/// Which of these tasks have not finished.
+pub(crate) async fn live(session: &Session, ids: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let rows = session.query(Sql::TaskLive, &[&ids]).await?;
+    Ok(rows.iter().map(|row| TaskId::from_uuid(row.get(0))).collect())
+}
+
 /// Reads tasks, live or final, in one statement: a task that moves meanwhile is found in one of the
 /// two tables.
 pub(crate) async fn by_ids(

@@ -2,10 +2,11 @@
 
 pub(crate) mod dependents;
 pub(crate) mod depth;
+mod keys;
 pub(crate) mod lane_room;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use punctual_core::ids::{ScheduleId, TaskId};
@@ -22,7 +23,7 @@ use super::fault::Fault;
 use super::get;
 use super::lanes::BEGIN_KEEPING_LANES;
 use super::outbox::NotedRow;
-use super::row::{self, sparse};
+use super::row::sparse;
 use super::statements::Sql;
 use super::writer::{TransactionEnd, Writer};
 use crate::columns::{instant_column, map_column, number_column, policy_column};
@@ -30,7 +31,9 @@ use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::found_tasks::FoundTask;
 use crate::ordering::ordering;
-use crate::submissions::SubmissionVerdict;
+use crate::submissions::{InsertMode, SubmissionVerdict};
+
+pub(crate) use keys::{RecognisedBatch, free_keys, submitted_before};
 
 /// About how many bytes of payload one statement carries.
 const CHUNK_BYTES: usize = 16 << 20;
@@ -41,13 +44,14 @@ pub(crate) async fn insert(
     writer: &mut Writer,
     tasks: &[NewTask],
     put_off: &HashSet<TaskId>,
+    mode: InsertMode,
 ) -> Result<Vec<Inserted>, Fault> {
     let lanes = lanes(writer, tasks).await?;
-    let written = match write(writer, tasks, &lanes, put_off, false).await {
+    let written = match write(writer, tasks, &lanes, put_off, mode, false).await {
         Err(fault) if fault.is_unique_violation() => {
             writer.forget();
             writer.session.run("ROLLBACK").await?;
-            write(writer, tasks, &lanes, put_off, true).await
+            write(writer, tasks, &lanes, put_off, mode, true).await
         }
         written => written,
     };
@@ -101,25 +105,27 @@ async fn write(
     tasks: &[NewTask],
     lanes: &[Arc<Lane>],
     put_off: &HashSet<TaskId>,
+    mode: InsertMode,
     carefully: bool,
 ) -> Result<WrittenBatch, Fault> {
     let keyed = tasks.iter().any(|task| task.idempotency.is_some());
-    let mut verdicts = if keyed {
-        let (begun, verdicts) =
+    let recognised = if keyed {
+        let (begun, recognised) =
             tokio::join!(biased; writer.session.run(BEGIN_KEEPING_LANES), submitted_before(&writer.session, tasks));
         begun?;
-        verdicts?
+        recognised?
     } else {
-        vec![SubmissionVerdict::New; tasks.len()]
+        RecognisedBatch::all_new(tasks.len())
     };
-    if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
+    if mode == InsertMode::All || tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
         if !keyed {
             writer.session.run(BEGIN_KEEPING_LANES).await?;
         }
-        let written = dependents::write(writer, tasks, lanes, verdicts, put_off).await?;
+        let written = dependents::write(writer, tasks, lanes, recognised, put_off, mode).await?;
         writer.commit().await?;
         return Ok(written);
     }
+    let mut verdicts = recognised.verdicts;
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
     if carefully {
         if !keyed {
@@ -223,53 +229,6 @@ pub(crate) fn chunks<'a>(tasks: &'a [NewTask], new: &'a [usize]) -> impl Iterato
     })
 }
 
-/// Takes the idempotency keys of the tasks, and recognises keys that were used before: by a stored
-/// task, or by an earlier one of the same batch.
-pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
-    let mut places_of: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-    for (place, task) in tasks.iter().enumerate() {
-        if let Some(idempotency) = &task.idempotency {
-            places_of.entry((&task.lane.tenant, &idempotency.key)).or_default().push(place);
-        }
-    }
-    let first: Vec<(&NewTask, &[u8; 32])> = places_of
-        .values()
-        .filter_map(|places| {
-            let task = &tasks[places[0]];
-            Some((task, &task.idempotency.as_ref()?.fingerprint))
-        })
-        .collect();
-    let tenants: Vec<&str> = places_of.keys().map(|(tenant, _)| *tenant).collect();
-    let keys: Vec<&str> = places_of.keys().map(|(_, key)| *key).collect();
-    let ids: Vec<Uuid> = first.iter().map(|(task, _)| task.id.uuid()).collect();
-    let fingerprints: Vec<&[u8]> = first.iter().map(|(_, fingerprint)| fingerprint.as_slice()).collect();
-    let created_at: Vec<i64> = first.iter().map(|(task, _)| task.created_at.as_millis()).collect();
-    let rows = session.query(Sql::IdempotencyInsert, &[&tenants, &keys, &ids, &fingerprints, &created_at]).await?;
-    let made: HashSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-
-    let mut owner: Vec<Option<(TaskId, Vec<u8>)>> =
-        first.iter().map(|(task, own)| made.contains(&task.id.uuid()).then(|| (task.id, own.to_vec()))).collect();
-    if made.len() < first.len() {
-        for row in session.query(Sql::IdempotencyGet, &[&tenants, &keys]).await? {
-            if let Some(owner) = owner.get_mut(row::index(&row, 0)) {
-                *owner = Some((TaskId::from_uuid(row.get(1)), row.get(2)));
-            }
-        }
-    }
-    let mut verdicts = vec![SubmissionVerdict::New; tasks.len()];
-    for (((_, places), owner), (first, _)) in places_of.iter().zip(owner).zip(&first) {
-        let (id, fingerprint) =
-            owner.ok_or_else(|| Fault::Vanished(format!("the idempotency key of {} was freed meanwhile", first.id)))?;
-        for (nth, place) in places.iter().enumerate() {
-            let same = tasks[*place].idempotency.as_ref().is_some_and(|own| own.is_repeat_of(&fingerprint));
-            if nth > 0 || !made.contains(&first.id.uuid()) {
-                verdicts[*place] = if same { SubmissionVerdict::Replay(id) } else { SubmissionVerdict::KeyReused(id) };
-            }
-        }
-    }
-    Ok(verdicts)
-}
-
 async fn answer(
     writer: &Writer,
     tasks: &[NewTask],
@@ -294,6 +253,7 @@ async fn answer(
         SubmissionVerdict::KeyReused(first) => Ok(Inserted::KeyReused(first)),
         SubmissionVerdict::QueueFull(queue) => Ok(Inserted::QueueFull(queue)),
         SubmissionVerdict::TooManyLanes(most) => Ok(Inserted::TooManyLanes(most)),
+        SubmissionVerdict::Withheld => Ok(Inserted::Withheld),
         SubmissionVerdict::Replay(first) => match found.get(&first) {
             Some(Ok(task)) => Ok(Inserted::Replayed(task.clone())),
             Some(Err(bad)) => Err(Fault::Corrupt(bad.describe(first))),

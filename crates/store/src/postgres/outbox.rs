@@ -1,7 +1,7 @@
 //! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
-//! A note is a row of `orders_due` (the turn of a key may pass) or `settled_parents` (a parent has
-//! finished). After the commit the node's own resolver gets the first number and begins there,
+//! A note is a row of `orders_due` (the turn of a key may pass), `settled_parents` (a parent has
+//! finished) or `revived_parents` (a parent is live again, and so are its failed children). After the commit the node's own resolver gets the first number and begins there,
 //! behind the dead index entries of older notes. Every second it begins at the front and finds the
 //! notes of other nodes.
 
@@ -40,6 +40,7 @@ pub(crate) struct OutboxNotes {
     dead_letters: Vec<Option<Uuid>>,
     parents: Vec<Uuid>,
     states: Vec<i16>,
+    revived: Vec<Uuid>,
 }
 
 /// The first numbers of the notes that a transaction wrote.
@@ -47,6 +48,7 @@ pub(crate) struct OutboxNotes {
 pub(crate) struct FirstNotes {
     turn: Option<i64>,
     parent: Option<i64>,
+    revived: Option<i64>,
 }
 
 impl OutboxNotes {
@@ -62,6 +64,11 @@ impl OutboxNotes {
     pub(crate) fn parent(&mut self, id: Uuid, state: State) {
         self.parents.push(id);
         self.states.push(state_column(state));
+    }
+
+    /// Notes that a task is live again, and that its failed children are to be revived.
+    pub(crate) fn revived(&mut self, id: Uuid) {
+        self.revived.push(id);
     }
 
     /// The notes that a write leaves.
@@ -99,8 +106,15 @@ impl OutboxNotes {
             let rows = session.query(Sql::ParentNote, &[&self.parents, &self.states]).await?;
             Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
         };
-        let (turn, parent) = tokio::join!(biased; turn, parent);
-        Ok(FirstNotes { turn: turn?, parent: parent? })
+        let revived = async {
+            if self.revived.is_empty() {
+                return Ok(None);
+            }
+            let rows = session.query(Sql::RevivedNote, &[&self.revived]).await?;
+            Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
+        };
+        let (turn, parent, revived) = tokio::join!(biased; turn, parent, revived);
+        Ok(FirstNotes { turn: turn?, parent: parent?, revived: revived? })
     }
 }
 
@@ -109,6 +123,7 @@ impl OutboxNotes {
 pub(crate) struct Outbox {
     pub turns: NoteFront,
     pub parents: NoteFront,
+    pub revived: NoteFront,
     /// Where the next review begins.
     pub reviewed: Mutex<ReviewCursor>,
     /// Where the round continues, if one is under way.
@@ -121,7 +136,8 @@ impl Outbox {
     pub(crate) fn wake_resolver(&self, noted: FirstNotes) {
         let turn = noted.turn.inspect(|seq| self.turns.note(*seq));
         let parent = noted.parent.inspect(|seq| self.parents.note(*seq));
-        if turn.or(parent).is_some() {
+        let revived = noted.revived.inspect(|seq| self.revived.note(*seq));
+        if turn.or(parent).or(revived).is_some() {
             self.noted.notify_one();
         }
     }

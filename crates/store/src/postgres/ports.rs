@@ -38,6 +38,12 @@ impl Store for PostgresStore {
         self.write_queues().call(|verbs| &mut verbs.insert, tasks, weight).await
     }
 
+    async fn insert_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        let weight = weights::of_insert(&tasks);
+        let mut answers = self.write_queues().call(|verbs| &mut verbs.insert_all, vec![tasks], weight).await?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         let rows =
             claims.iter().map(|claim| claim.limit.saturating_add(claim.lanes.len())).fold(0, usize::saturating_add);
@@ -75,6 +81,10 @@ impl Store for PostgresStore {
         let got = self.reads().call(async |session| get::get(session, self.lanes(), tenant, &ids).await).await?;
         self.quarantine_unreadable(got.unreadable).await;
         Ok(got.tasks)
+    }
+
+    async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+        self.reads().call(async |session| get::live(session, &ids).await).await
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {

@@ -1,7 +1,9 @@
-//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering
-//! keys whose turn may pass (`turns`). Each step is one transaction.
+//! The resolver's work on the notes of the outbox: parents that are live again (`revived`) or
+//! finished (`parents`), and ordering keys whose turn may pass (`turns`). Each step is one
+//! transaction.
 
 mod parents;
+mod revived;
 mod turns;
 
 use std::collections::HashMap;
@@ -48,7 +50,8 @@ pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Resu
     }
     if steps.contains(&ResolverStep::Resolve) {
         resolved.more = go_round(writer).await?;
-        for some in [parents::resolve(writer).await?, turns::resolve(writer).await?] {
+        let revived = revived::resolve(writer).await?;
+        for some in [revived, parents::resolve(writer).await?, turns::resolve(writer).await?] {
             resolved.waiting.extend(some.waiting);
             resolved.tasks += some.tasks;
             resolved.more |= some.more;
@@ -73,10 +76,15 @@ async fn announce(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<La
 
 /// How these tasks finished. Live tasks are left out.
 async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLetterEnd>, Fault> {
+    ends_by(session, Sql::DeadLetters, ids).await
+}
+
+/// The same by one of the statements that find them.
+async fn ends_by(session: &Session, sql: Sql, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLetterEnd>, Fault> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
+    let rows = session.query(sql, &[&ids]).await?;
     let letter = |row: &Row| DeadLetterEnd::of(row::state(row, 1), row.get(2));
     Ok(rows.iter().map(|row| (row.get(0), letter(row))).collect())
 }

@@ -115,7 +115,11 @@ impl PostgresStore {
             }
         };
         self.walks().lock().history = walk;
-        Ok(Pruned { removed, more: walk != Walk::Begins })
+        let (past, most) = (before.as_millis(), count_column(limit));
+        // A child that is no longer in the history cannot be revived.
+        let forget = async |session: &Session| session.execute(Sql::FailedChildPrune, &[&past, &most]).await;
+        let forgotten = self.reads().call(forget).await?;
+        Ok(Pruned { removed, more: walk != Walk::Begins || forgotten >= limit as u64 })
     }
 
     async fn prune_keys(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {

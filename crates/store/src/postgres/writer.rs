@@ -152,10 +152,15 @@ impl Writer {
             self.bound_lock_waits(slot.lock_timeout()).await?;
             match batch {
                 WriteBatch::Insert(jobs) => self.run_batch(jobs, lane_room::insert).await?,
+                // One transaction per call, here and below, so a refusal affects only that call.
+                WriteBatch::InsertAll(jobs) => {
+                    for job in jobs {
+                        self.run_batch(vec![job], lane_room::insert_all).await?;
+                    }
+                }
                 WriteBatch::Claim(jobs) => self.run_batch(jobs, claim::claim).await?,
                 WriteBatch::Start(jobs) => self.run_batch(jobs, start::start).await?,
                 WriteBatch::Apply(jobs) => self.run_batch(jobs, apply::apply).await?,
-                // One transaction per call, so a refusal affects only that call.
                 WriteBatch::ApplyAs(jobs) => {
                     for job in jobs {
                         self.run_batch(vec![job], apply::apply_as).await?;

@@ -234,7 +234,15 @@ fn stop_waiting(session: &mut Session<'_>, child: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Re-drives a dead letter.
+/// Revives a task that finished because of a parent. None: the row is not as the change expects.
+pub(crate) fn revive(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<Option<Applied>, Fault> {
+    match look(session, id, change.from)? {
+        Some(place) if fits(change, place.state, place.version) => redrive(session, place, change).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Brings a task back from the history.
 fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> Result<Applied, Fault> {
     place.ordering = ordering_of(session, &place)?;
     session.statements.get(Sql::HistoryRedrive)?.execute((
@@ -252,6 +260,9 @@ fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> 
         Some(edit) => edit_task(session, &place, edit)?,
         None => place.lane,
     };
+    if change.revives_dependents {
+        outbox::revived(session, place.seq)?;
+    }
     place.record(session, change, lane)
 }
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::store::Inserted;
-use punctual_core::task::NewTask;
+use punctual_core::task::{Idempotency, NewTask};
 use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
@@ -17,10 +17,11 @@ use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
 use crate::dependencies::{DependencyBatch, KnownParent, Prerequisites};
-use crate::submissions::{BatchPlan, SubmissionVerdict, member_statuses};
+use crate::submissions::{BatchPlan, InsertMode, SubmissionVerdict, member_statuses};
 
 /// Inserts tasks; answers in order.
-pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
+pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>, mode: InsertMode) -> Result<Vec<Inserted>, Fault> {
+    let former = former_keys(session, &tasks)?;
     let verdicts = verdicts_of(session, &tasks)?;
     let statuses = member_statuses(&verdicts);
     let none = HashSet::new();
@@ -31,10 +32,10 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
             known.insert(id, found);
         }
     }
-    let BatchPlan { verdicts, waits, refused } = BatchPlan::new(&tasks, &batch, &known, verdicts);
+    let BatchPlan { verdicts, waits, refused } = BatchPlan::new(&tasks, &batch, &known, verdicts, mode);
     for task in refused.into_iter().map(|place| &tasks[place]) {
         expect(session, task, -1);
-        free_key(session, task)?;
+        free_key(session, task, former.get(&task.id))?;
     }
     let mut edges: Vec<(TaskId, Prerequisites)> = Vec::new();
     let mut answers = Vec::with_capacity(tasks.len());
@@ -76,7 +77,7 @@ fn expect(session: &mut Session<'_>, task: &NewTask, tasks: i64) {
 }
 
 /// The number of a parent, and what is known of it.
-fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, KnownParent)>, Fault> {
+pub(crate) fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, KnownParent)>, Fault> {
     let query = session.statements.get(Sql::ParentLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
@@ -88,17 +89,39 @@ fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, KnownPa
     Ok(Some((seq, KnownParent { tenant: lane.key.tenant.clone(), state })))
 }
 
-/// A refused task frees its idempotency key.
-fn free_key(session: &mut Session<'_>, task: &NewTask) -> Result<(), Fault> {
-    if let Some(idempotency) = &task.idempotency {
-        let free = session.statements.get(Sql::IdempotencyDrop)?;
-        free.execute((&task.lane.tenant, &idempotency.key, task.id.uuid().as_bytes()))?;
+/// The entry of an idempotency key: its task, the digest, and when it was used.
+type KeyEntry = ([u8; 16], [u8; 32], i64);
+
+/// The entries of the keys that tasks may take from others, by the task that takes them.
+fn former_keys(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<HashMap<TaskId, KeyEntry>, Fault> {
+    let mut former = HashMap::new();
+    for task in tasks {
+        let Some(Idempotency { key, replace_final: true, .. }) = &task.idempotency else { continue };
+        let query = session.statements.get(Sql::IdempotencyRead)?;
+        let entry = query.query_row((&task.lane.tenant, key), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        if let Some(entry) = entry.optional()? {
+            former.insert(task.id, entry);
+        }
+    }
+    Ok(former)
+}
+
+/// A task that is not stored frees the idempotency key that it took, or gives it back.
+fn free_key(session: &mut Session<'_>, task: &NewTask, former: Option<&KeyEntry>) -> Result<(), Fault> {
+    let Some(Idempotency { key, .. }) = &task.idempotency else { return Ok(()) };
+    let (tenant, own) = (&task.lane.tenant, task.id.uuid().into_bytes());
+    match former {
+        Some((id, fingerprint, created_at)) => {
+            let restore = session.statements.get(Sql::IdempotencyRestore)?;
+            restore.execute((tenant, key, own, id, fingerprint, created_at))?;
+        }
+        None => drop(session.statements.get(Sql::IdempotencyDrop)?.execute((tenant, key, own))?),
     }
     Ok(())
 }
 
 /// Writes the edges of a new task, and a note for each parent that has finished.
-fn add_edges(session: &mut Session<'_>, child: TaskId, waits: &Prerequisites) -> Result<(), Fault> {
+pub(crate) fn add_edges(session: &mut Session<'_>, child: TaskId, waits: &Prerequisites) -> Result<(), Fault> {
     let Some((child, _)) = look_up(session, child)? else { return Ok(()) };
     for parent in &waits.edges {
         let Some((parent, KnownParent { state, .. })) = look_up(session, *parent)? else { continue };

@@ -51,6 +51,17 @@ pub(crate) fn get(
     Ok(got)
 }
 
+/// Which of these tasks have not finished.
+pub(crate) fn still_live(session: &mut Session<'_>, ids: Vec<TaskId>) -> Result<Vec<TaskId>, Fault> {
+    let mut live = Vec::new();
+    for id in ids {
+        if session.statements.get(Sql::TaskIsLive)?.exists([id.uuid().as_bytes()])? {
+            live.push(id);
+        }
+    }
+    Ok(live)
+}
+
 /// Reads a task, live or final.
 pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<FoundRow, Fault> {
     let find = session.statements.get(Sql::IdGet)?;

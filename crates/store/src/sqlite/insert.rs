@@ -13,7 +13,7 @@ use crate::columns::{count_column, instant_column, map_column, number_column, po
 use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
-use crate::submissions::SubmissionVerdict;
+use crate::submissions::{InsertMode, SubmissionVerdict};
 
 use super::fault::Fault;
 use super::get;
@@ -25,9 +25,14 @@ use super::{dependents, limits};
 /// Inserts tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
     if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
-        return dependents::insert(session, tasks);
+        return dependents::insert(session, tasks, InsertMode::Each);
     }
     tasks.into_iter().map(|task| insert_one(session, task)).collect()
+}
+
+/// Inserts all tasks or none; answers in order.
+pub(crate) fn insert_all(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
+    dependents::insert(session, tasks, InsertMode::All)
 }
 
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
@@ -44,6 +49,7 @@ pub(crate) fn answer(session: &mut Session<'_>, verdict: SubmissionVerdict, task
         SubmissionVerdict::UnknownDependency(missing) => Ok(Inserted::UnknownDependency(missing)),
         SubmissionVerdict::QueueFull(queue) => Ok(Inserted::QueueFull(queue)),
         SubmissionVerdict::TooManyLanes(most) => Ok(Inserted::TooManyLanes(most)),
+        SubmissionVerdict::Withheld => Ok(Inserted::Withheld),
     }
 }
 
@@ -67,8 +73,12 @@ pub(crate) fn verdict_of(session: &mut Session<'_>, task: &NewTask) -> Result<Su
 /// Whether a task was submitted before: under its key, or with its id.
 pub(crate) fn is_repeated(session: &mut Session<'_>, task: &NewTask) -> Result<bool, Fault> {
     match &task.idempotency {
-        Some(Idempotency { key, .. }) => {
-            Ok(session.statements.get(Sql::IdempotencyOwner)?.exists((&task.lane.tenant, key))?)
+        Some(Idempotency { key, replace_final, .. }) => {
+            let (tenant, has) = (&task.lane.tenant, session.statements.get(Sql::IdempotencyOwner)?);
+            if !has.exists((tenant, key))? {
+                return Ok(false);
+            }
+            Ok(!replace_final || !session.statements.get(Sql::IdempotencyReplaceable)?.exists((tenant, key))?)
         }
         None => is_known(session, task.id),
     }
@@ -110,15 +120,16 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
 /// is none, this task takes the key.
 fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<(TaskId, bool)>, Fault> {
     let Some(idempotency) = &task.idempotency else { return Ok(None) };
-    let put = session.statements.get(Sql::IdempotencyInsert)?;
-    let is_new = put.execute((
+    let own = (
         &task.lane.tenant,
         &idempotency.key,
-        task.id.uuid().as_bytes(),
+        task.id.uuid().into_bytes(),
         idempotency.fingerprint,
         task.created_at.as_millis(),
-    ))?;
-    if is_new == 1 {
+    );
+    let is_taken = session.statements.get(Sql::IdempotencyInsert)?.execute(own)? == 1
+        || (idempotency.replace_final && session.statements.get(Sql::IdempotencyReplace)?.execute(own)? == 1);
+    if is_taken {
         return Ok(None);
     }
     let query = session.statements.get(Sql::IdempotencyOwner)?;

@@ -1,6 +1,6 @@
 //! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
-//! They are rows of `orders_due` and `settled_parents`. Every write records its effects here.
+//! They are rows of `orders_due`, `settled_parents` and `revived_parents`. Every write records its effects here.
 
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -71,6 +71,13 @@ pub(crate) fn turn(
 /// Notes that a task which others may depend on has finished.
 pub(crate) fn parent(session: &mut Session<'_>, seq: i64, state: State) -> Result<(), Fault> {
     session.statements.get(Sql::ParentNote)?.execute((seq, state.code()))?;
+    session.has_notes = true;
+    Ok(())
+}
+
+/// Notes that a task is live again, and that its failed children are to be revived.
+pub(crate) fn revived(session: &mut Session<'_>, seq: i64) -> Result<(), Fault> {
+    session.statements.get(Sql::RevivedNote)?.execute([seq])?;
     session.has_notes = true;
     Ok(())
 }

@@ -34,6 +34,12 @@ pub(crate) async fn insert(writer: &WriterHandle, tasks: Vec<NewTask>) -> Result
     join(writer.call_in_parts(WriteClass::Submission, parts.collect()).await?)
 }
 
+/// Inserts all tasks or none, in one part.
+pub(crate) async fn insert_all(writer: &WriterHandle, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+    let weight = weights::of_insert(&tasks);
+    writer.call(WriteClass::Submission, weight, move |session| insert::insert_all(session, tasks)).await
+}
+
 /// Applies changes, many of them in parts.
 pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
     if changes.len() <= PART_ROWS {

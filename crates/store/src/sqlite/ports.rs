@@ -28,6 +28,10 @@ impl Store for SqliteStore {
         parts::insert(self.writer(), tasks).await
     }
 
+    async fn insert_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        parts::insert_all(self.writer(), tasks).await
+    }
+
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         parts::claim(self.writer(), claims).await
     }
@@ -61,6 +65,10 @@ impl Store for SqliteStore {
         let got = self.readers().call(move |session| get::get(session, &tenant, &ids)).await?;
         self.quarantine_unreadable(got.unreadable).await;
         Ok(got.tasks)
+    }
+
+    async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+        self.readers().call(move |session| get::still_live(session, ids)).await
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {

@@ -1,7 +1,8 @@
-//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering
-//! keys whose turn may pass (`turns`).
+//! The resolver's work on the notes of the outbox: parents that are live again (`revived`) or
+//! finished (`parents`), and ordering keys whose turn may pass (`turns`).
 
 mod parents;
+mod revived;
 mod turns;
 
 use punctual_core::state::State;
@@ -27,12 +28,14 @@ pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     if let Some(place) = session.review_round {
         session.review_round = review(session, place)?.or_end();
     }
-    let mut resolved = parents::resolve(session)?;
+    let mut resolved = Resolved::default();
+    // What is revived first is not failed by an older note.
+    for some in [revived::resolve(session)?, parents::resolve(session)?, turns::resolve(session)?] {
+        resolved.waiting.extend(some.waiting);
+        resolved.tasks += some.tasks;
+        resolved.more |= some.more;
+    }
     resolved.more |= session.review_round.is_some();
-    let turns = turns::resolve(session)?;
-    resolved.waiting.extend(turns.waiting);
-    resolved.tasks += turns.tasks;
-    resolved.more |= turns.more;
     Ok(resolved)
 }
 

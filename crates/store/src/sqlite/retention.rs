@@ -109,7 +109,13 @@ impl SqliteStore {
             self.writer().call(WriteClass::Progress, weight, work).await?
         };
         self.walks().lock().history = next;
-        Ok(Pruned { removed, more: next.is_some() })
+        let work = move |session: &mut Session<'_>| {
+            let prune = session.statements.get(Sql::FailedChildPrune)?;
+            Ok(prune.execute((before.as_millis(), count_column(limit)))?)
+        };
+        // A child that is no longer in the history cannot be revived.
+        let forgotten = self.writer().call(WriteClass::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await?;
+        Ok(Pruned { removed, more: next.is_some() || forgotten >= limit })
     }
 
     async fn prune_keys(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {

@@ -12,17 +12,17 @@ use super::{claimable, set, state_of, take};
 use crate::fixtures::{TENANT, TaskBuilder, at, task};
 use crate::store::{StoreFactory, StoreFixture, assert_same, complete, created, fail_for_good, replayed};
 
-fn child_of(parents: &[&Task]) -> TaskBuilder {
+pub(super) fn child_of(parents: &[&Task]) -> TaskBuilder {
     task().depends_on(&parents.iter().map(|task| task.id).collect::<Vec<_>>())
 }
 
 /// Stores a task in its own queue.
-async fn parent(fixture: &StoreFixture<'_>, queue: &str) -> Task {
+pub(super) async fn parent(fixture: &StoreFixture<'_>, queue: &str) -> Task {
     fixture.insert_one(task().queue(queue)).await
 }
 
 /// Runs a waiting task and brings it to this final state.
-async fn end(fixture: &StoreFixture<'_>, task: &Task, end: State) -> Task {
+pub(super) async fn end(fixture: &StoreFixture<'_>, task: &Task, end: State) -> Task {
     let current = fixture.get(task).await;
     match end {
         State::Cancelled => fixture.apply(&current, Event::Cancel).await,

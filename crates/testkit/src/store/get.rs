@@ -1,8 +1,11 @@
 //! `get`: which tasks a tenant can read, and the order of answers.
 
-use punctual_core::ids::TaskId;
+use std::collections::BTreeSet;
 
-use super::{RowDamage, StoreFactory, StoreFixture, assert_same, complete, ids};
+use punctual_core::ids::TaskId;
+use punctual_core::state::Event;
+
+use super::{RowDamage, StoreFactory, StoreFixture, assert_same, complete, fail_for_good, ids};
 use crate::fixtures::{Dice, TENANT, task};
 
 /// An id of another tenant counts as one that does not exist, whether live or final.
@@ -37,6 +40,26 @@ pub async fn get_quarantines_a_row_without_its_lane(factory: &dyn StoreFactory) 
         assert_eq!(fixture.store.quarantined().await.expect("it answers"), 1);
     }
     assert_eq!(ids(&fixture.lease(stored[0].lane.id, 3).await), [stored[0].id, stored[2].id]);
+}
+
+/// Of all tenants, whatever final state a task is in.
+pub async fn live_names_the_tasks_that_have_not_finished(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let waiting = fixture.insert_one(task().queue("waiting")).await;
+    let foreign = fixture.insert_one(task().tenant("other")).await;
+    let cancelled = fixture.insert_one(task().queue("cancelled")).await;
+    let cancelled = fixture.apply(&cancelled, Event::Cancel).await;
+    let running = fixture.running(task().queue("running")).await;
+    let all = [&waiting, &foreign, &cancelled, &running].map(|task| task.id);
+    let live = async || {
+        let asked = all.into_iter().chain([TaskId::new()]).collect();
+        fixture.store.live(asked).await.expect("it answers").into_iter().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(live().await, BTreeSet::from([waiting.id, foreign.id, running.id]));
+    let letter = fixture.apply(&running, fail_for_good(&running)).await;
+    assert_eq!(live().await, BTreeSet::from([waiting.id, foreign.id]));
+    fixture.apply(&letter, Event::Redrive(None)).await;
+    assert!(live().await.contains(&letter.id));
 }
 
 /// Live, final, foreign, unknown and repeated ids are each answered in order.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::State;
+use punctual_core::state::{Event, State};
 use punctual_core::store::Inserted;
 use punctual_core::task::{Idempotency, NewTask};
 use tokio::task::JoinSet;
@@ -118,6 +118,7 @@ pub async fn insert_handles_a_key_twice_in_one_batch(factory: &dyn StoreFactory)
         Inserted::UnknownDependency(id) => ('u', *id),
         Inserted::QueueFull(_) => panic!("no queue has a depth"),
         Inserted::TooManyLanes(_) => panic!("so many lanes are allowed"),
+        Inserted::Withheld => panic!("each is stored by itself"),
     });
     let new = batch[1].id;
     let expected = [
@@ -134,6 +135,78 @@ pub async fn insert_handles_a_key_twice_in_one_batch(factory: &dyn StoreFactory)
     let payloads: BTreeSet<String> =
         fixture.list(all_of(TENANT), 10).await.iter().map(|task| task.body.payload.get().to_owned()).collect();
     assert_eq!(payloads, ["0", "1", "7", "{\"n\": 1}"].map(String::from).into());
+}
+
+/// Of any other state the task keeps its key, and so does a task that was given a key before.
+pub async fn insert_replaces_a_final_task_if_asked_to(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let old = fixture.insert_one(task().key("k", 1)).await;
+    assert_same(&replayed(fixture.submit(replacing("k", 1)).await), &old);
+    let old = fixture.apply(&old, Event::Cancel).await;
+    assert_same(&replayed(fixture.submit(task().key("k", 1).build()).await), &old);
+
+    // One that is refused takes nothing.
+    let mut hopeless = replacing("k", 2);
+    hopeless.body.dependencies.ids = vec![TaskId::new()];
+    assert!(matches!(fixture.submit(hopeless.clone()).await, Inserted::UnknownDependency(_)));
+    hopeless.idempotency = None;
+    let answers = fixture.store.insert_all(vec![replacing("k", 2), hopeless]).await.expect("insert answers");
+    assert!(matches!(answers[..], [Inserted::Withheld, Inserted::UnknownDependency(_)]), "{answers:?}");
+    assert_same(&replayed(fixture.submit(task().key("k", 1).build()).await), &old);
+
+    let answers = fixture.store.insert(vec![replacing("k", 2), replacing("k", 2)]).await.expect("insert answers");
+    let [first, second] = answers.try_into().expect("two answers");
+    let new = created(first);
+    assert_same(&replayed(second), &new);
+    assert_same(&replayed(fixture.submit(replacing("k", 2)).await), &new);
+    assert!(matches!(fixture.submit(replacing("k", 1)).await, Inserted::KeyReused(id) if id == new.id));
+    assert_same(&fixture.get(&old).await, &old);
+
+    let failed = fixture.apply(&new, Event::Expire).await;
+    assert_eq!(failed.state(), State::Failed);
+    let next = created(fixture.submit(replacing("k", 3)).await);
+    let running = fixture.lease(next.lane.id, 1).await.pop().expect("it is due");
+    let done = fixture.apply(&running, complete(None)).await;
+    assert_same(&replayed(fixture.submit(replacing("k", 3)).await), &done);
+}
+
+/// A task that takes its key from one that is cancelled or failed.
+fn replacing(key: &str, content: u8) -> NewTask {
+    let mut new = task().key(key, content).build();
+    new.idempotency = new.idempotency.map(|of| Idempotency { replace_final: true, ..of });
+    new
+}
+
+/// Whatever the reason of a refusal is, and however many are new.
+pub async fn insert_all_stores_all_or_nothing(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let old = fixture.insert_one(task().key("old", 1)).await;
+    let waiting = |parent: TaskId| task().depends_on(&[parent]).build();
+    let unknown = TaskId::new();
+    let batch = || vec![task().key("new", 1).build(), task().key("new", 1).build(), task().build()];
+    for refused in [task().key("old", 2).build(), waiting(unknown)] {
+        let tasks = batch().into_iter().chain([refused]).collect();
+        let answers = fixture.store.insert_all(tasks).await.expect("insert answers");
+        let [Inserted::Withheld, Inserted::Withheld, Inserted::Withheld, last] = &answers[..] else {
+            panic!("something was stored: {answers:?}")
+        };
+        match last {
+            Inserted::KeyReused(id) => assert_eq!(*id, old.id),
+            Inserted::UnknownDependency(id) => assert_eq!(*id, unknown),
+            other => panic!("not the reason of the refusal: {other:?}"),
+        }
+        assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 1);
+        assert_eq!(fixture.counts().await.into_values().sum::<u64>(), 1);
+    }
+    let mut tasks = batch();
+    tasks.extend([waiting(tasks[0].id), task().key("old", 1).build()]);
+    let answers = fixture.store.insert_all(tasks).await.expect("insert answers");
+    let [first, again, third, child, replay] = answers.try_into().expect("five answers");
+    let first = created(first);
+    assert_same(&replayed(again), &first);
+    assert_same(&replayed(replay), &old);
+    assert_eq!((created(third).state(), created(child).state()), (State::Pending, State::Blocked));
+    assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 4);
 }
 
 /// Many submissions of the same keys at once create each task once, and every caller gets the

@@ -79,5 +79,5 @@ impl Store for Faulty {
         meet(fate, &ids, self.inner.apply(changes)).await
     }
 
-    forward_store!(inner: insert, claim, apply_as, extend, get, list, heads, overdue, counts, live_counts, quarantined, check, close);
+    forward_store!(inner: insert, insert_all, claim, apply_as, extend, get, live, list, heads, overdue, counts, live_counts, quarantined, check, close);
 }

@@ -1,5 +1,5 @@
 //! `POST /v1/tasks/batch`: many tasks in one request. Each is checked by itself, and the valid ones
-//! are stored in one write.
+//! are stored in one write; with `atomic` all of them or none.
 
 mod answer;
 
@@ -18,6 +18,7 @@ use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
 use super::header_key;
+use super::submit::replace_final;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
 use crate::extract::{Tenant, json};
@@ -31,10 +32,16 @@ use crate::yielding::yielding;
 /// document, or with `application/x-ndjson` one task per line.
 #[utoipa::path(
     post, path = "/v1/tasks/batch", tag = "tasks", operation_id = "submit_batch",
-    params(("return" = Option<String>, Query, description = "`ids`: answer ids instead of tasks")),
+    params(
+        ("return" = Option<String>, Query, description = "`ids`: answer ids instead of tasks"),
+        ("atomic" = Option<bool>, Query, description = "Whether nothing is stored if one task is refused; false if absent"),
+        ("replace_final" = Option<bool>, Query, description = "Whether tasks take their keys from those that are `CANCELLED` or `FAILED`; false if absent"),
+    ),
     request_body(content((wire::NewBatch = "application/json"), (String = "application/x-ndjson"))),
     responses(
         (status = 200, description = "The outcome of each", body = wire::BatchAnswer),
+        (status = 422, description = "With `atomic`: `batch_refused`, with the faults of all refused tasks; nothing was stored", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 429, description = "With `atomic`: every refusal is temporary; nothing was stored", body = wire::Problem, content_type = "application/problem+json"),
     ),
 )]
 pub async fn submit_batch(
@@ -48,6 +55,7 @@ pub async fn submit_batch(
         "tasks" => Ok(false),
         _ => Err("must be ids or tasks".to_owned()),
     });
+    let (atomic, replaces) = (query.flag("atomic") == Some(true), query.flag("replace_final") == Some(true));
     query.finish()?;
     if request.headers().contains_key(header_key::HEADER) {
         let detail = "one key cannot identify many tasks; give each task its idempotency_key";
@@ -61,12 +69,20 @@ pub async fn submit_batch(
         let checker = api.clone();
         api.cpu_pool.run(size, move || check_all(&checker, &tenant, &body, media_type)).await??
     };
-    let (tasks, checked) = split(checked);
-    let inserted = if tasks.is_empty() { Vec::new() } else { api.store.insert(tasks).await? };
+    let (mut tasks, checked) = split(checked);
+    for task in &mut tasks {
+        replace_final(task, replaces);
+    }
+    let inserted = match tasks.len() {
+        0 => Vec::new(),
+        valid if atomic && valid < checked.len() => vec![Inserted::Withheld; valid],
+        _ if atomic => api.store.insert_all(tasks).await?,
+        _ => api.store.insert(tasks).await?,
+    };
     drop(permit);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.operations.metrics.tasks_submitted.inc_by(created as u64);
-    api.cpu_pool.run(size, move || answer::answer(checked, inserted, &ids, ids_only == Some(true))).await?
+    api.cpu_pool.run(size, move || answer::answer(checked, inserted, &ids, ids_only == Some(true), atomic)).await?
 }
 
 /// A task of a batch, or why it is refused.

@@ -12,6 +12,10 @@ use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 
 /// Tries a dead letter again, its retries counted from zero.
+///
+/// With `dependents` the tasks that were cancelled or failed because of it are revived: they wait for
+/// it again, and so do those that ended because of them. That happens right after the answer, step by
+/// step. A task whose idempotency key was given to another meanwhile stays as it is.
 #[utoipa::path(
     post, path = "/v1/tasks/{id}/redrive", tag = "tasks", operation_id = "redrive_task",
     params(
@@ -36,7 +40,12 @@ pub async fn redrive_task(
     }
     faults.finish()?;
     change(&request, &condition, |task, by| {
-        let change = transition(&task.position, Event::Redrive(wanted.payload.clone()), by).map_err(|fault| {
+        let payload = wanted.payload.clone();
+        let event = match wanted.dependents {
+            Some(true) => Event::RedriveWithDependents(payload),
+            _ => Event::Redrive(payload),
+        };
+        let change = transition(&task.position, event, by).map_err(|fault| {
             Problem::new(
                 Code::NotDeadLettered,
                 format!("the task is {}; only a DEAD_LETTERED task can be re-driven", fault.state.as_str()),

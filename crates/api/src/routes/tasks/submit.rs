@@ -6,10 +6,12 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::{FullQueue, Inserted};
+use punctual_core::task::NewTask;
 use punctual_submission::TaskValidator;
 
 use super::header_key::HeaderKey;
 use crate::answer;
+use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -18,10 +20,14 @@ use crate::state::Api;
 ///
 /// Answers when the task is durable. A second submission under the same idempotency key returns the
 /// first task as it is now; the same key with other content is refused. A key is kept until its
-/// task has finished, and for at least 30 days unless the server is set otherwise.
+/// task has finished, and for at least 30 days unless the server is set otherwise. With
+/// `replace_final` a key of a task that is `CANCELLED` or `FAILED` can be used again.
 #[utoipa::path(
     post, path = "/v1/tasks", tag = "tasks", operation_id = "submit_task",
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare")),
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare"),
+        ("replace_final" = Option<bool>, Query, description = "Whether the task takes its key from one that is `CANCELLED` or `FAILED`; false if absent"),
+    ),
     request_body = wire::NewTask,
     responses(
         (status = 201, description = "Accepted and durable", body = wire::Task,
@@ -35,9 +41,13 @@ pub async fn submit_task(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     HeaderKey(key): HeaderKey,
+    mut query: Query,
     JsonBody(new): JsonBody<wire::NewTask>,
 ) -> Result<Response, Problem> {
-    let task = TaskValidator::new(&api.config.submission, &tenant, api.clock.now(), api.node).check(new, key)?;
+    let replaces = query.flag("replace_final") == Some(true);
+    query.finish()?;
+    let mut task = TaskValidator::new(&api.config.submission, &tenant, api.clock.now(), api.node).check(new, key)?;
+    replace_final(&mut task, replaces);
     let inserted = api.store.insert(vec![task]).await?.pop();
     match inserted.ok_or_else(unanswered)? {
         Inserted::Created(task) => {
@@ -50,6 +60,14 @@ pub async fn submit_task(
         Inserted::UnknownDependency(id) => Err(unknown_dependency(id, "/depends_on")),
         Inserted::QueueFull(queue) => Err(queue_full(&queue)),
         Inserted::TooManyLanes(most) => Err(too_many_lanes(most)),
+        Inserted::Withheld => Err(unanswered()),
+    }
+}
+
+/// Lets a task take its key from one that is cancelled or failed.
+pub fn replace_final(task: &mut NewTask, replaces: bool) {
+    if let Some(idempotency) = &mut task.idempotency {
+        idempotency.replace_final = replaces;
     }
 }
 
@@ -91,3 +109,6 @@ pub fn unanswered() -> Problem {
     tracing::error!("the store did not answer for every task it was given; answering 500");
     Problem::new(Code::Internal, "it is not known what became of the task")
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,13 +9,14 @@ use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued
 /// The edges of the diagram in the API's contract, and the steps that change a task without moving
 /// it (an edit, "run now", a request to stop).
 #[rustfmt::skip]
-pub(super) const EDGES: [(State, State); 19] = [
+pub(super) const EDGES: [(State, State); 23] = [
     (Blocked, Pending), (Pending, Queued), (Queued, Running), (Running, Completed),
     (Queued, Pending), (Running, Pending),
     (Running, DeadLettered), (DeadLettered, Pending), (DeadLettered, Cancelled),
     (Blocked, Cancelled), (Pending, Cancelled), (Queued, Cancelled),
     (Blocked, Failed), (Pending, Failed), (Queued, Failed),
     (Running, Cancelled),
+    (Cancelled, Blocked), (Cancelled, Pending), (Failed, Blocked), (Failed, Pending),
     (Blocked, Blocked), (Pending, Pending), (Running, Running),
 ];
 

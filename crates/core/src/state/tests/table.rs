@@ -31,6 +31,9 @@ pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
         ("run now", Event::RunNow),
         ("re-drive", Event::Redrive(None)),
         ("purge", Event::Purge),
+        ("re-drive with dependents", Event::RedriveWithDependents(None)),
+        ("revive, waits for a parent", Event::Revive(None)),
+        ("revive, waits for none", Event::Revive(Some(NOW))),
     ]
 }
 
@@ -53,6 +56,8 @@ fn kind(event: &Event<'_>) -> usize {
         Event::RunNow => 12,
         Event::Redrive(_) => 13,
         Event::Purge => 14,
+        Event::RedriveWithDependents(_) => 15,
+        Event::Revive(_) => 16,
     }
 }
 
@@ -71,7 +76,7 @@ const FAI: Option<State> = Some(Failed);
 const DEA: Option<State> = Some(DeadLettered);
 
 #[rustfmt::skip]
-const TABLE: [Row; 22] = [
+const TABLE: [Row; 25] = [
     //                                  BLO  PEN  QUE  RUN  stop COM CAN FAI DEA
     ("unblock",                         [PEN, NO,  NO,  NO,  NO,  NO, NO, NO, NO ]),
     ("claim",                           [NO,  QUE, NO,  NO,  NO,  NO, NO, NO, NO ]),
@@ -95,6 +100,9 @@ const TABLE: [Row; 22] = [
     ("run now",                         [NO,  PEN, NO,  NO,  NO,  NO, NO, NO, NO ]),
     ("re-drive",                        [NO,  NO,  NO,  NO,  NO,  NO, NO, NO, PEN]),
     ("purge",                           [NO,  NO,  NO,  NO,  NO,  NO, NO, NO, CAN]),
+    ("re-drive with dependents",        [NO,  NO,  NO,  NO,  NO,  NO, NO, NO, PEN]),
+    ("revive, waits for a parent",      [NO,  NO,  NO,  NO,  NO,  NO, BLO, BLO, NO ]),
+    ("revive, waits for none",          [NO,  NO,  NO,  NO,  NO,  NO, PEN, PEN, NO ]),
 ];
 
 /// The columns of the table.
@@ -109,7 +117,7 @@ fn every_state_meets_every_event_as_the_table_says() {
     let events = events();
     assert_eq!(events.len(), TABLE.len());
     let kinds: std::collections::BTreeSet<usize> = events.iter().map(|(_, event)| kind(event)).collect();
-    assert!(kinds.into_iter().eq(0..15), "every kind of event is in the table");
+    assert!(kinds.into_iter().eq(0..17), "every kind of event is in the table");
     for ((name, event), (row, expected)) in events.into_iter().zip(TABLE) {
         assert_eq!(name, row);
         for (position, expected) in positions().iter().zip(expected) {
@@ -146,11 +154,15 @@ fn assert_fits(change: &Change, position: &Position) {
 }
 
 #[test]
-fn only_a_dead_letter_leaves_its_final_state() {
+fn only_dead_letters_and_failed_children_leave_their_end() {
     for position in positions().into_iter().filter(|position| position.state.is_final()) {
         for (name, event) in events() {
             let legal = transition(&position, event, &by()).is_ok();
-            let leaves = position.state == DeadLettered && matches!(name, "re-drive" | "purge");
+            let leaves = match position.state {
+                DeadLettered => matches!(name, "re-drive" | "re-drive with dependents" | "purge"),
+                Cancelled | Failed => name.starts_with("revive"),
+                _ => false,
+            };
             assert_eq!(legal, leaves, "{name} at {position:?}");
         }
     }

@@ -177,7 +177,8 @@ pub(crate) async fn purge(session: &Session, wanted: &[RowChange<'_>]) -> Result
     Ok(session.query(Sql::TaskPurge, &parameters).await?.iter().map(changed).collect())
 }
 
-fn changed(row: &Row) -> ChangedRow {
+/// The row that a statement returns.
+pub(crate) fn changed(row: &Row) -> ChangedRow {
     ChangedRow {
         id: row.get(0),
         lane: row.get(1),

@@ -16,13 +16,13 @@ use super::super::cluster::Listener;
 use super::super::connection::SharedConnections;
 use super::super::fault::Fault;
 use super::super::insert::dependents;
-use super::super::insert::{NewRows, count, submitted_before};
+use super::super::insert::{NewRows, RecognisedBatch, count, submitted_before};
 use super::super::lanes::KEEP_LANES;
 use super::super::statements::Sql;
 use super::super::writer::{TransactionEnd, Writer};
 use super::{EnqueuedTask, InboxValidator};
 use crate::columns::count_column;
-use crate::submissions::SubmissionVerdict;
+use crate::submissions::{InsertMode, SubmissionVerdict};
 
 /// The maximum number of rows in one transaction …
 const BATCH_ROWS_MAX: i64 = 500;
@@ -108,9 +108,10 @@ impl Batches<'_> {
         let (mut tasks, mut settled) = self.validate(&rows);
         let lanes = self.lanes(&mut tasks, &mut settled).await?;
         self.writer.session.run(KEEP_LANES).await?;
-        let verdicts = self.recognise(&tasks).await?;
+        let recognised = self.recognise(&tasks).await?;
         if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
-            let depending = dependents::write(&mut self.writer, &tasks, &lanes, verdicts, &HashSet::new()).await;
+            let (writer, none) = (&mut self.writer, HashSet::new());
+            let depending = dependents::write(writer, &tasks, &lanes, recognised, &none, InsertMode::Each).await;
             let depending = depending.map_err(|fault| self.writer.shared.lanes.fault_of(fault, &lanes))?;
             let new = new_ones(&tasks, &depending.verdicts, &mut settled);
             self.settle(&settled).await?;
@@ -121,7 +122,7 @@ impl Batches<'_> {
             self.writer.shared.notifier.note_waiting(&depending.passed, self.writer.now());
             return Ok(found);
         }
-        let new = new_ones(&tasks, &verdicts, &mut settled);
+        let new = new_ones(&tasks, &recognised.verdicts, &mut settled);
         count(&mut self.writer, &tasks, &lanes, &new, &[]);
         let (end, session) = (TransactionEnd::of(&mut self.writer), &self.writer.session);
         let columns = NewRows::of(&tasks, &lanes, &new, &[]);
@@ -180,9 +181,9 @@ impl Batches<'_> {
         Ok(of_tasks.into_iter().flatten().collect())
     }
 
-    async fn recognise(&self, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
+    async fn recognise(&self, tasks: &[NewTask]) -> Result<RecognisedBatch, Fault> {
         if tasks.iter().all(|task| task.idempotency.is_none()) {
-            return Ok(vec![SubmissionVerdict::New; tasks.len()]);
+            return Ok(RecognisedBatch::all_new(tasks.len()));
         }
         submitted_before(&self.writer.session, tasks).await
     }
@@ -233,6 +234,7 @@ fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(U
             }
             SubmissionVerdict::QueueFull(queue) => format!("its queue {} is full", queue.name),
             SubmissionVerdict::TooManyLanes(most) => too_many_lanes(*most),
+            SubmissionVerdict::Withheld => "another submission of its call was refused".to_owned(),
         };
         reasons.insert(tasks[place].id.uuid(), reason);
     }

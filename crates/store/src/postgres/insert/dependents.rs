@@ -16,11 +16,11 @@ use uuid::Uuid;
 
 use crate::dependencies::{DependencyBatch, KnownParent, Prerequisites};
 use crate::postgres::fault::Fault;
-use crate::postgres::insert::{NewRows, WrittenBatch, chunks, count, keep_stored};
+use crate::postgres::insert::{NewRows, RecognisedBatch, WrittenBatch, chunks, count, free_keys, keep_stored};
 use crate::postgres::row;
 use crate::postgres::statements::Sql;
 use crate::postgres::writer::Writer;
-use crate::submissions::{BatchPlan, SubmissionVerdict, member_statuses};
+use crate::submissions::{BatchPlan, InsertMode, SubmissionVerdict, member_statuses};
 
 /// How often a parent that is in neither table is looked up: it may have moved in between.
 const LOOKS: usize = 3;
@@ -34,14 +34,16 @@ pub(crate) async fn write(
     writer: &mut Writer,
     tasks: &[NewTask],
     lanes: &[Arc<Lane>],
-    verdicts: Vec<SubmissionVerdict>,
+    mut recognised: RecognisedBatch,
     put_off: &HashSet<TaskId>,
+    mode: InsertMode,
 ) -> Result<WrittenBatch, Fault> {
+    let verdicts = std::mem::take(&mut recognised.verdicts);
     let statuses = member_statuses(&verdicts);
     let batch = DependencyBatch::new(tasks, &statuses, put_off);
     let (known, passed) = look_up(writer, &batch.named_outside()).await?;
-    let BatchPlan { mut verdicts, waits, refused } = BatchPlan::new(tasks, &batch, &known, verdicts);
-    free_keys(writer, refused.into_iter().map(|place| &tasks[place])).await?;
+    let BatchPlan { mut verdicts, waits, refused } = BatchPlan::new(tasks, &batch, &known, verdicts, mode);
+    free_keys(&writer.session, &recognised, refused.into_iter().map(|place| &tasks[place])).await?;
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
     let mut stored: HashSet<Uuid> = HashSet::new();
     for chunk in chunks(tasks, &new) {
@@ -54,7 +56,7 @@ pub(crate) async fn write(
 }
 
 /// What is known of the parents, and where the locked ones wait. Each is named by a tenant.
-async fn look_up(
+pub(crate) async fn look_up(
     writer: &Writer,
     parents: &BTreeSet<(TaskId, &str)>,
 ) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
@@ -85,22 +87,6 @@ async fn look_up(
         missing.retain(|(id, _)| !known.contains_key(id));
     }
     Ok((known, passed))
-}
-
-/// Refused tasks free their idempotency keys.
-async fn free_keys<'t>(writer: &Writer, refused: impl Iterator<Item = &'t NewTask>) -> Result<(), Fault> {
-    let (mut tenants, mut keys, mut ids) = (Vec::new(), Vec::new(), Vec::new());
-    for task in refused {
-        if let Some(idempotency) = &task.idempotency {
-            tenants.push(task.lane.tenant.as_str());
-            keys.push(idempotency.key.as_str());
-            ids.push(task.id.uuid());
-        }
-    }
-    if !ids.is_empty() {
-        writer.session.execute(Sql::IdempotencyDrop, &[&tenants, &keys, &ids]).await?;
-    }
-    Ok(())
 }
 
 async fn add_edges(

@@ -19,6 +19,7 @@ use crate::postgres::insert;
 use crate::postgres::row;
 use crate::postgres::statements::Sql;
 use crate::postgres::writer::Writer;
+use crate::submissions::InsertMode;
 
 /// The advisory locks of submissions: their class, and how many there are.
 const CLASS: i32 = 0x7055_0002;
@@ -34,13 +35,14 @@ pub(crate) async fn insert(
     writer: &mut Writer,
     tasks: &[NewTask],
     put_off: &HashSet<TaskId>,
+    mode: InsertMode,
 ) -> Result<Vec<Inserted>, Fault> {
     let bounded = bounded(writer, tasks);
     if bounded.is_empty() {
-        return insert::insert(writer, tasks, put_off).await;
+        return insert::insert(writer, tasks, put_off, mode).await;
     }
     // A large future on a rare path: boxed, so that the common path stays small.
-    let done = Box::pin(insert_bounded(writer, tasks, &bounded, put_off)).await;
+    let done = Box::pin(insert_bounded(writer, tasks, &bounded, put_off, mode)).await;
     let unlocked = match &done {
         Err(fault) if fault.breaks_connection() => Ok(()),
         Err(_) => writer.session.run(ROLL_BACK_AND_UNLOCK).await,
@@ -76,12 +78,13 @@ async fn insert_bounded(
     tasks: &[NewTask],
     bounded: &Bounded<'_>,
     put_off: &HashSet<TaskId>,
+    mode: InsertMode,
 ) -> Result<Vec<Inserted>, Fault> {
     let room = room(&writer.session, tasks, bounded).await?;
     let is_short =
         |(queue, places): (&(&str, &str), &Vec<usize>)| room.get(queue).is_some_and(|room| room.left < places.len());
     if !bounded.iter().any(is_short) {
-        return insert::insert(writer, tasks, put_off).await;
+        return insert::insert(writer, tasks, put_off, mode).await;
     }
     let is_admitted = admitted(&writer.session, tasks, bounded, &room).await?;
     let (some, others): (Vec<_>, Vec<_>) = tasks.iter().zip(&is_admitted).partition(|(_, is_admitted)| **is_admitted);
@@ -89,7 +92,11 @@ async fn insert_bounded(
     let hopeless = hopeless(&writer.session, tasks, &is_admitted).await?;
     let without_room = others.into_iter().map(|(task, _)| task.id).filter(|id| !hopeless.contains_key(id));
     let put_off: HashSet<TaskId> = without_room.chain(put_off.iter().copied()).collect();
-    let stored = if some.is_empty() { Vec::new() } else { insert::insert(writer, &some, &put_off).await? };
+    let stored = match mode {
+        _ if some.is_empty() => Vec::new(),
+        InsertMode::All if some.len() < tasks.len() => vec![Inserted::Withheld; some.len()],
+        _ => insert::insert(writer, &some, &put_off, mode).await?,
+    };
     let mut stored = stored.into_iter();
     let answers = tasks.iter().zip(is_admitted).map(|(task, is_admitted)| {
         let full = || {
@@ -186,6 +193,18 @@ async fn admitted<'a>(
         for row in session.query(Sql::IdempotencyGet, &[&tenants, &keys]).await? {
             if let Some(known) = keyed.get(row::index(&row, 0)) {
                 decided.insert(*known, true);
+            }
+        }
+        let replaces = |task: &NewTask| task.idempotency.as_ref().is_some_and(|own| own.replace_final);
+        if places.iter().any(|place| replaces(&tasks[*place])) {
+            // A task that replaces another needs room like any new one.
+            let replacing = places.iter().filter(|place| key(**place).is_some());
+            let replacing: Vec<bool> = replacing.map(|place| replaces(&tasks[*place])).collect();
+            for row in session.query(Sql::IdempotencyReplaceable, &[&tenants, &keys]).await? {
+                let at = row::index(&row, 0);
+                if replacing[at] {
+                    decided.remove(&keyed[at]);
+                }
             }
         }
     }

@@ -18,7 +18,7 @@ use super::super::fault::Fault;
 use super::super::row::{self, state_column};
 use super::super::statements::Sql;
 use super::super::writer::Writer;
-use super::{announce, letters};
+use super::{announce, ends_by};
 use crate::blocked_child::{BlockedChild, ChildStep, ParentEnd, ended_as};
 use crate::columns::count_column;
 use crate::effects::Effects;
@@ -119,12 +119,14 @@ async fn follow(
     Ok(ended)
 }
 
-/// Reads what the notes mean by now. A dead letter may have been re-driven or removed since.
+/// Reads what the notes mean by now. A parent that did not complete may have been re-driven, revived
+/// or removed since.
 async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
-    let dead = |row: &&Row| ended_as(row::state(row, 2)) == State::DeadLettered;
-    let dead_ones: Vec<Uuid> = notes.iter().filter(dead).map(|row| row.get(1)).collect();
-    let known = letters(&writer.session, &dead_ones).await?;
-    let missing: Vec<Uuid> = dead_ones.iter().copied().filter(|letter| !known.contains_key(letter)).collect();
+    let noted = |row: &Row| ended_as(row::state(row, 2));
+    let failed = |row: &&Row| noted(row) != State::Completed;
+    let failed_ones: Vec<Uuid> = notes.iter().filter(failed).map(|row| row.get(1)).collect();
+    let known = ends_by(&writer.session, Sql::ParentEnds, &failed_ones).await?;
+    let missing: Vec<Uuid> = failed_ones.iter().copied().filter(|letter| !known.contains_key(letter)).collect();
     let mut live: BTreeSet<Uuid> = BTreeSet::new();
     if !missing.is_empty() {
         live.extend(writer.session.query(Sql::TurnHolders, &[&missing]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
@@ -139,8 +141,8 @@ async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
             continue;
         }
         let end = |state: State| EndedParent { seq: Some(seq), parent, state };
-        if !dead(&row) {
-            ends.ended.push(end(ended_as(row::state(row, 2))));
+        if !failed(&row) {
+            ends.ended.push(end(State::Completed));
             continue;
         }
         match known.get(&parent) {
@@ -151,7 +153,7 @@ async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
             Some(letter) => ends.ended.push(end(letter.state)),
             // It runs again and will leave another note.
             None if live.contains(&parent) => ends.done.push(seq),
-            None => ends.ended.push(end(State::DeadLettered)),
+            None => ends.ended.push(end(noted(row))),
         }
     }
     Ok(ends)
@@ -191,7 +193,10 @@ async fn release(
     for child in rows.iter().filter_map(|row| BlockedChild::read(row).ok()) {
         let Some((count, end)) = gone.get(&child.id) else { continue };
         match child.decide(*count, *end, &by) {
-            ChildStep::Finish(change) => decided.failed.push((child.id, change)),
+            ChildStep::Finish(change) => {
+                decided.failed.push((child.id, change));
+                decided.failed_by.extend(end.id.map(TaskId::uuid));
+            }
             ChildStep::Unblock(change) => decided.unblocked.push((child.id, change)),
             ChildStep::Wait(left) => {
                 decided.counted.0.push(child.id.uuid());
@@ -208,6 +213,8 @@ struct ChildDecisions {
     counted: (Vec<Uuid>, Vec<i32>),
     unblocked: Vec<(TaskId, Change)>,
     failed: Vec<(TaskId, Change)>,
+    /// The parent of each of these.
+    failed_by: Vec<Uuid>,
 }
 
 async fn write(
@@ -215,7 +222,7 @@ async fn write(
     decided: &ChildDecisions,
     released: &mut ReleasedChildren,
 ) -> Result<Vec<EndedParent>, Fault> {
-    let ChildDecisions { counted: (counted, counts), unblocked, failed } = decided;
+    let ChildDecisions { counted: (counted, counts), unblocked, failed, failed_by } = decided;
     if !counted.is_empty() {
         writer.session.execute(Sql::ChildCount, &[counted, counts]).await?;
     }
@@ -225,6 +232,11 @@ async fn write(
     let changed = change::change(&writer.session, &unblocked).await?;
     change::record(writer, &changed, &unblocked, now);
     released.waiting.extend(changed.iter().map(|changed| (changed.lane, changed.due_at)));
+    if !failed.is_empty() {
+        debug_assert_eq!(failed.len(), failed_by.len(), "columns of one length");
+        let children: Vec<Uuid> = failed.iter().map(|(id, _)| id.uuid()).collect();
+        writer.session.execute(Sql::FailedChildAdd, &[failed_by, &children, &now.as_millis()]).await?;
+    }
     let change_of: HashMap<Uuid, &Change> = failed.iter().map(|(id, change)| (id.uuid(), change)).collect();
     let mut ended = Vec::new();
     for changed in change::finish(&writer.session, &wanted(failed)).await? {

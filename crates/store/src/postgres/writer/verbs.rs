@@ -92,6 +92,7 @@ macro_rules! write_verbs {
 
 write_verbs! {
     insert, Insert: NewTask => Inserted, several;
+    insert_all, InsertAll: Vec<NewTask> => Vec<Inserted>, several;
     claim, Claim: Claim => Claimed, one;
     start, Start: Start => Option<Task>, one;
     apply, Apply: (TaskId, Change) => Applied, several;

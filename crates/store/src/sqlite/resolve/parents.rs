@@ -44,7 +44,7 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
                 room -= children.len();
                 for child in children {
                     session.statements.get(Sql::EdgeRemove)?.execute([parent, child])?;
-                    release(session, end, child, &mut resolved)?;
+                    release(session, parent, end, child, &mut resolved)?;
                 }
                 if room == 0 {
                     // This parent may have more children: its note stays.
@@ -67,10 +67,10 @@ fn notes(session: &mut Session<'_>) -> Result<Vec<(i64, i64, i64)>, Fault> {
     Ok(notes)
 }
 
-/// How a parent finished; none if its children go on waiting. A dead letter may have been re-driven
-/// or removed since.
+/// How a parent finished; none if its children go on waiting. One that did not complete may have
+/// been re-driven, revived or removed since.
 fn end(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<State>, Fault> {
-    if state != State::DeadLettered {
+    if state == State::Completed {
         return Ok(Some(state));
     }
     match letter_of(session, parent)? {
@@ -81,7 +81,7 @@ fn end(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<St
         Some(letter) => Ok(Some(letter.state)),
         // It runs again and will leave another note.
         None if is_live(session, parent)? => Ok(None),
-        None => Ok(Some(State::DeadLettered)),
+        None => Ok(Some(state)),
     }
 }
 
@@ -104,7 +104,13 @@ fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i
 }
 
 /// Releases or fails a child after one of its parents has finished.
-fn release(session: &mut Session<'_>, end: ParentEnd, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
+fn release(
+    session: &mut Session<'_>,
+    parent: i64,
+    end: ParentEnd,
+    seq: i64,
+    resolved: &mut Resolved,
+) -> Result<(), Fault> {
     let Some((child, lane, ordering)) = look_at(session, seq)? else { return Ok(()) };
     let by = session.by(session.now(), Actor::Resolver);
     match child.decide(1, end, &by) {
@@ -114,6 +120,7 @@ fn release(session: &mut Session<'_>, end: ParentEnd, seq: i64, resolved: &mut R
         }
         ChildStep::Finish(change) => {
             apply::finish(session, child.id, &change)?;
+            session.statements.get(Sql::FailedChildAdd)?.execute((parent, seq, by.now.as_millis()))?;
         }
         ChildStep::Unblock(change) => {
             apply::change_task(session, seq, &change)?;

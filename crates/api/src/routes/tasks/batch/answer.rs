@@ -15,7 +15,7 @@ use punctual_core::task::Task;
 use punctual_submission::batch_members::depends_on_refused;
 
 use crate::answer::json;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::routes::tasks::submit::{key_reused, queue_full, too_many_lanes, unanswered, unknown_dependency};
 use crate::view;
 
@@ -26,29 +26,69 @@ pub(super) fn answer(
     inserted: Vec<Inserted>,
     ids: &[TaskId],
     ids_only: bool,
+    atomic: bool,
 ) -> Result<Response, Problem> {
     let mut of_children = refusals_of_children(&checked, &inserted, ids);
     let mut inserted = inserted.into_iter();
-    let items = checked.into_iter().enumerate().map(|(place, refusal)| {
-        let item = match refusal {
-            Some(problem) => refused(&problem),
+    let total = checked.len();
+    let mut refusals: Vec<(usize, Problem)> = Vec::new();
+    let mut items = Vec::with_capacity(total);
+    for (place, refusal) in checked.into_iter().enumerate() {
+        let problem = match refusal {
+            Some(problem) => problem,
             None => match inserted.next().ok_or_else(unanswered)? {
-                Inserted::Created(task) => accepted(StatusCode::CREATED, task, ids_only),
-                Inserted::Replayed(task) => accepted(StatusCode::OK, task, ids_only),
-                Inserted::KeyReused(_) => refused(&key_reused()),
-                Inserted::UnknownDependency(id) => refused(
-                    &of_children
-                        .remove(&place)
-                        .unwrap_or_else(|| unknown_dependency(id, format!("/tasks/{place}/depends_on"))),
-                ),
-                Inserted::QueueFull(queue) => refused(&queue_full(&queue)),
-                Inserted::TooManyLanes(most) => refused(&too_many_lanes(most)),
+                Inserted::Created(task) => {
+                    items.push(accepted(StatusCode::CREATED, task, ids_only));
+                    continue;
+                }
+                Inserted::Replayed(task) => {
+                    items.push(accepted(StatusCode::OK, task, ids_only));
+                    continue;
+                }
+                Inserted::Withheld => continue,
+                Inserted::KeyReused(_) => key_reused(),
+                Inserted::UnknownDependency(id) => of_children
+                    .remove(&place)
+                    .unwrap_or_else(|| unknown_dependency(id, format!("/tasks/{place}/depends_on"))),
+                Inserted::QueueFull(queue) => queue_full(&queue),
+                Inserted::TooManyLanes(most) => too_many_lanes(most),
             },
         };
-        Ok(item)
+        if atomic {
+            refusals.push((place, problem));
+        } else {
+            items.push(refused(&problem));
+        }
+    }
+    match whole_refusal(&refusals, total) {
+        Some(problem) => Err(problem),
+        None => Ok(json(StatusCode::OK, &wire::BatchAnswer { items })),
+    }
+}
+
+/// The faults that the refusal of a whole batch lists; it counts the other tasks.
+const LISTED_MAX: usize = 100;
+
+/// The refusal of a batch that is stored as a whole or not at all; none if no task is refused. It is
+/// temporary if all refusals are.
+fn whole_refusal(refusals: &[(usize, Problem)], total: usize) -> Option<Problem> {
+    let (place, first) = refusals.first()?;
+    let detail = format!(
+        "{} of {total} tasks were refused, so nothing was stored. Task {place}: {}",
+        refusals.len(),
+        first.detail()
+    );
+    let waits = refusals.iter().map(|(_, problem)| problem.retry_after_seconds());
+    let longest = waits.collect::<Option<Vec<u32>>>().and_then(|waits| waits.into_iter().max());
+    let problem = match longest {
+        Some(seconds) => Problem::new(first.code(), detail).retry_after(seconds),
+        None => Problem::new(Code::BatchRefused, detail),
+    };
+    let faults = refusals.iter().flat_map(|(place, problem)| match problem.errors() {
+        [] => vec![(format!("/tasks/{place}"), format!("{}: {}", problem.code(), problem.detail()))],
+        errors => errors.iter().map(|fault| (fault.pointer.clone(), fault.message.clone())).collect(),
     });
-    let items = items.collect::<Result<_, Problem>>()?;
-    Ok(json(StatusCode::OK, &wire::BatchAnswer { items }))
+    Some(faults.take(LISTED_MAX).fold(problem, |problem, (pointer, message)| problem.at(pointer, message)))
 }
 
 fn accepted(status: StatusCode, task: Task, ids_only: bool) -> wire::BatchItem {

@@ -1,0 +1,2 @@
+DROP TABLE revived_parents;
+DROP TABLE failed_children;

@@ -1,0 +1,1 @@
+SELECT id FROM tasks WHERE id = ANY ($1)

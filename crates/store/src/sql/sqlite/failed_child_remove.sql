@@ -1,0 +1,1 @@
+DELETE FROM failed_children WHERE parent = ?1 AND child = ?2

@@ -1,0 +1,1 @@
+DELETE FROM revived_parents WHERE seq = ?1
