@@ -58,8 +58,8 @@ pub enum Jitter {
 }
 
 /// Full jitter draws a delay evenly from zero, so the default needs more retries than its delays
-/// suggest. With seven of them it gives up after 32 minutes on average and 64 at most. A target that
-/// is down for two minutes loses one task in 750,000.
+/// suggest. With seven of them it gives up after 32 minutes on average and 64 at most. A target
+/// that is down for two minutes loses one task in 750,000.
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {

@@ -12,7 +12,8 @@
 //! | anything else, and no answer at all | retried |
 //! | a target that may not be called | a dead letter at once |
 //!
-//! The policy's `retry_on` replaces what the table says about retries. The state machine applies it.
+//! The policy's `retry_on` replaces what the table says about retries. The state machine applies
+//! it.
 
 use std::borrow::Cow;
 
