@@ -51,8 +51,8 @@ pub fn router(api: &Api) -> axum::Router {
     middleware::apply(routes, Arc::clone(&api.operations), Some(Arc::clone(&api.admission)))
 }
 
-/// The routes that every node serves: liveness, readiness and metrics, and which these are. They need no admission
-/// control: probes pass it on every node, and other requests are refused at once.
+/// The routes that every node serves: liveness, readiness and metrics, and a list of these. They
+/// need no admission control: probes pass it on every node, and other requests are refused at once.
 pub fn operations_router(operations: Arc<Operations>) -> axum::Router {
     let (routes, document) = routes::health::router().merge(routes::metrics::router()).split_for_parts();
     let routes = routes.merge(overview::router(&document, false));

@@ -3,8 +3,6 @@
 //! A browser gets a small page, a program JSON. Both are made once, of the OpenAPI document, so
 //! they cannot name a call that is not there. They tell nothing that the document does not.
 
-use std::fmt::Write as _;
-
 use axum::Router;
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue};
@@ -95,31 +93,34 @@ fn calls<'d>(path: &'d str, item: &'d PathItem) -> impl Iterator<Item = Call<'d>
 
 /// The overview as a page, by tag.
 fn page(overview: &Overview<'_>) -> String {
-    let mut html = format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
-         <title>Punctual</title><style>{STYLE}</style><h1>Punctual {}</h1>",
-        overview.version
-    );
-    if let Some(document) = overview.openapi {
-        let _ = write!(html, "<p>Every call, with its fields and answers: <a href={document}>{document}</a></p>");
-    }
+    let version = overview.version;
+    let document = overview.openapi.map_or_else(String::new, |document| {
+        format!("<p>Every call, with its fields and answers: <a href={document}>{document}</a></p>")
+    });
     let mut tags: Vec<&str> = Vec::new();
     for call in &overview.calls {
         if !tags.contains(&call.tag) {
             tags.push(call.tag);
         }
     }
-    for tag in tags {
-        let _ = write!(html, "<h2>{}</h2><table>", escaped(tag));
-        for call in overview.calls.iter().filter(|call| call.tag == tag) {
-            let path = escaped(call.path);
-            let is_link = call.method == "GET" && !path.contains('{');
-            let path = if is_link { format!("<a href=\"{path}\">{path}</a>") } else { path };
-            let _ = write!(html, "<tr><td>{}<td><code>{path}</code><td>{}", call.method, escaped(call.summary));
-        }
-        html.push_str("</table>");
-    }
-    html
+    let sections: String = tags.into_iter().map(|tag| section(tag, &overview.calls)).collect();
+    format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
+         <title>Punctual</title><style>{STYLE}</style><h1>Punctual {version}</h1>{document}{sections}"
+    )
+}
+
+/// The calls of a tag.
+fn section(tag: &str, calls: &[Call<'_>]) -> String {
+    let rows: String = calls.iter().filter(|call| call.tag == tag).map(row).collect();
+    format!("<h2>{}</h2><table>{rows}</table>", escaped(tag))
+}
+
+fn row(call: &Call<'_>) -> String {
+    let (path, summary) = (escaped(call.path), escaped(call.summary));
+    let is_link = call.method == "GET" && !path.contains('{');
+    let path = if is_link { format!("<a href=\"{path}\">{path}</a>") } else { path };
+    format!("<tr><td>{}<td><code>{path}</code><td>{summary}", call.method)
 }
 
 fn escaped(text: &str) -> String {

@@ -57,7 +57,7 @@ pub struct UpcomingSlice {
 
 /// The names that an item is shown with.
 #[derive(Clone)]
-struct Shown {
+struct UpcomingNames {
     task: Option<TaskId>,
     schedule: Option<(ScheduleId, String)>,
     kind: String,
@@ -78,10 +78,13 @@ impl UpcomingPages {
         let mut soonest = Soonest::new(limit + 1);
         // Tasks first: what fires between the two reads is then missing, but never there twice.
         for task in self.port.upcoming_tasks(tenant, after.last_task(), until, limit + 1).await? {
-            soonest.add(UpcomingPosition { at: task.due_at, of: UpcomingKey::Task(task.number) }, Shown::task(task));
+            soonest.add(
+                UpcomingPosition { at: task.due_at, of: UpcomingKey::Task(task.number) },
+                UpcomingNames::task(task),
+            );
         }
         let (soonest, schedules_missing) = self.add_schedules(tenant, request, until, soonest).await?;
-        let mut items: Vec<(UpcomingPosition, Shown)> = soonest.into_items().collect();
+        let mut items: Vec<(UpcomingPosition, UpcomingNames)> = soonest.into_items().collect();
         let next = if items.len() > limit {
             items.truncate(limit);
             items.last().map(|(position, _)| *position)
@@ -116,15 +119,15 @@ impl UpcomingPages {
         tenant: &str,
         request: UpcomingRequest,
         until: Timestamp,
-        mut soonest: Soonest<Shown>,
-    ) -> Result<(Soonest<Shown>, u64), Problem> {
+        mut soonest: Soonest<UpcomingNames>,
+    ) -> Result<(Soonest<UpcomingNames>, u64), Problem> {
         let (mut name, mut covered) = (None, 0);
         for _ in 0..SCHEDULES_MAX / SCHEDULES_PAGE {
             let page = self.port.upcoming(tenant, until, name, SCHEDULES_PAGE).await?;
             covered += page.schedules.len() as u64;
             let add = move || {
                 for schedule in page.schedules {
-                    let shown = Shown::schedule(&schedule);
+                    let shown = UpcomingNames::schedule(&schedule);
                     soonest.add_instants(&schedule, request.now, request.after, until, &shown);
                 }
                 soonest
@@ -140,7 +143,7 @@ impl UpcomingPages {
     }
 }
 
-impl Shown {
+impl UpcomingNames {
     fn task(task: UpcomingTask) -> Self {
         Self { task: Some(task.id), schedule: None, kind: task.kind, queue: task.queue }
     }

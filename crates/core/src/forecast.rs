@@ -1,8 +1,8 @@
 //! The forecast: how many tasks will be due in each minute.
 //!
-//! Half of the port [`Insight`](crate::insight::Insight); `GET /v1/forecast` and `GET
-//! /v1/upcoming` read it. Waiting tasks are counted in the transactions that write them. The instants of schedules are computed
-//! ([`instants()`]).
+//! Half of the port [`Insight`](crate::insight::Insight); `GET /v1/forecast` reads it, and so does
+//! `GET /v1/upcoming`. Waiting tasks are counted in the transactions that write them. The instants
+//! of schedules are computed ([`instants()`]).
 //!
 //! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant after the current
 //! minute adds one to the minute of that instant. A task that stops waiting subtracts one, if that

@@ -124,7 +124,8 @@ async fn a_patch_changes_only_what_it_names() {
     assert_eq!(patched(&caller, &made, json!({})).await, made, "an empty patch changes nothing");
     assert_eq!(patched(&caller, &made, json!({"timezone": "Europe/Berlin", "max_runs": 5})).await, made);
     let edited = patched(&caller, &made, json!({"catchup": "none", "max_runs": null, "task": {"type": "other"}})).await;
-    let expected = json!({"catchup": "none", "max_runs": null, "task": {"type": "other"}, "version": 2});
+    let task = json!({"type": "other", "queue": "s"});
+    let expected = json!({"catchup": "none", "max_runs": null, "task": task, "version": 2});
     assert_eq!(edited, merged(merged(made.clone(), expected), json!({"updated_at": edited["updated_at"]})));
     let cron = patched(&caller, &made, json!({"cron": "0 0 1 1 *", "starts_at": null})).await;
     assert_eq!((&cron["cron"], &cron["interval_seconds"]), (&json!("0 0 1 1 *"), &json!(null)));
