@@ -38,6 +38,7 @@ follow! {
     operations_md_does_what_it_says: "docs/operations.md";
     order_md_does_what_it_says: "docs/order.md";
     queues_md_does_what_it_says: "docs/queues.md";
+    retries_md_does_what_it_says: "docs/retries.md";
     schedules_md_does_what_it_says: "docs/schedules.md";
     webhooks_md_does_what_it_says: "docs/webhooks.md";
     workers_md_does_what_it_says: "docs/workers.md";
