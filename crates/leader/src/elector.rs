@@ -1,12 +1,12 @@
 //! Elects one node to run the leader's loops.
 //!
 //! Every node with the role `leader` runs an elector. A node that does not lead asks again when the
-//! lease of the leader ends, when it is told that the lease may be free, and sometimes before: such
-//! a message may be lost. The leader holds a
-//! lease with a term and renews it well before it expires. A leader that cannot renew stops after
-//! two thirds of the lease, by its own monotonic clock. So it has stopped before another node can
-//! start. Its loops write as the holder of the lease. The store refuses the writes of an older
-//! term; a loop that is refused ends, and the leadership ends with it.
+//! lease of the leader ends, when it is woken because the lease may be free, and sometimes before:
+//! the wake may be lost. The leader holds a lease with a term and renews it well before it expires.
+//! A leader that cannot renew stops after two thirds of the lease, by its own monotonic clock. So
+//! it has stopped before another node can start, unless it was declared gone: then its term fences
+//! it. Its loops write as the holder of the lease. The store refuses the writes of an older term; a
+//! loop that is refused ends, and the leadership ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,6 +19,9 @@ pub type Skew = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// count this node as dead.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// How long a node that shuts down tries to leave the registry.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The shortest time between two records.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
 
@@ -89,7 +92,8 @@ impl Membership {
         Self { registry, me, skew, interval, own }
     }
 
-    /// Records until `shutdown` is cancelled. The first record comes before anything else.
+    /// Records until `shutdown` is cancelled, and then leaves the registry: a node that has ended
+    /// is not gone. The first record comes before anything else.
     pub async fn run(self, shutdown: CancellationToken) {
         let mut others = OtherNodes::default();
         while !shutdown.is_cancelled() {
@@ -114,6 +118,13 @@ impl Membership {
                 () = shutdown.cancelled() => {}
                 () = rest => {}
             }
+        }
+        match tokio::time::timeout(LEAVE_TIMEOUT, self.registry.remove_node(self.me.id)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(error = %error, "cannot leave the registry; the leader removes this node");
+            }
+            Err(_) => tracing::debug!("cannot leave the registry in time; the leader removes this node"),
         }
     }
 }

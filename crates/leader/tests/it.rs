@@ -422,3 +422,17 @@ async fn a_node_records_its_presence_with_its_clock_skew() {
     stop.cancel();
     running.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_node_that_shuts_down_leaves_the_registry() {
+    let harness = Harness::new(false);
+    let stopped = CancellationToken::new();
+    stopped.cancel();
+    let own = Arc::new(OwnPresence::new(Duration::ZERO));
+    harness.record_presence(NODE).await;
+    harness.record_presence(DEAD).await;
+    let registry = Arc::clone(&harness.store) as _;
+    Membership::new(registry, node_presence(NODE), Arc::new(|| 0), Duration::from_secs(1), own).run(stopped).await;
+    let nodes = harness.store.nodes().await.unwrap();
+    assert_eq!(nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [DEAD]);
+}

@@ -136,7 +136,8 @@ impl Default for Options {
 }
 
 /// The connections of a node besides those that read and write tasks: clock, leases, partitions,
-/// queue settings, audit of the cursors, notifications (and the lock of the node), submissions by SQL.
+/// queue settings, audit of the cursors, notifications (with the lock of the node), submissions by
+/// SQL.
 const OTHER_CONNECTIONS: usize = 7;
 
 /// The fewest connections that a node can work with.

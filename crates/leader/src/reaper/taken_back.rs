@@ -1,8 +1,8 @@
 //! What a pass of the reaper has taken back, for the log.
 //!
 //! An operator wants to know which worker was lost, and a task to begin with. Runs that reached
-//! their timeout and tasks that expired are in the trails of the tasks, so they are not worth a line
-//! each pass.
+//! their timeout and tasks that expired are in the trails of the tasks, so they are not worth a
+//! line each pass.
 
 use std::collections::BTreeMap;
 

@@ -33,8 +33,8 @@ const PAYLOAD_BYTES_MAX: usize = 7_900;
 /// Stands for every lane, if they are too many to be named.
 const EVERYTHING: &str = "*";
 
-/// Stands for partitions, or the leader's lease, that have become free. A node of a version that does not know it takes it
-/// for every lane, like any text that it cannot parse.
+/// Stands for partitions, or the leader's lease, that have become free. A node of a version that
+/// does not know it takes it for every lane, like any text that it cannot parse.
 const PARTITIONS: &str = "partitions";
 
 /// `QUEUES` stands for changed queues. `FREED` precedes lanes in whose queues places came free.
