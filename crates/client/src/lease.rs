@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::objects::objects_only;
 use crate::problem::Problem;
 use crate::seconds::Seconds;
-use crate::task::Task;
+use crate::task::{Status, Task};
 
 /// A worker's request for tasks of some queues or of some types.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -61,6 +61,24 @@ pub struct Lease {
     /// What the last attempt left to resume from.
     #[schema(value_type = serde_json::Value)]
     pub checkpoint: Option<Json>,
+    /// What the tasks that it depends on returned, in the order of `depends_on`. `null` if they are more
+    /// than 100, or too large to be handed out with the leases of this call: read them by their ids.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub dependencies: Option<Vec<DependencyResult>>,
+}
+
+/// How a task ended that another one depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DependencyResult {
+    /// The task.
+    #[schema(value_type = String)]
+    pub task_id: TaskId,
+    /// Its state; `null` if it was removed.
+    pub status: Option<Status>,
+    /// What its run returned.
+    #[schema(value_type = serde_json::Value)]
+    pub result: Option<Json>,
 }
 
 /// The outcomes or heartbeats of many runs.

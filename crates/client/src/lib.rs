@@ -46,7 +46,9 @@ pub use explanation::{Explanation, Reason, TaskInTheWay};
 pub use forecast::{Forecast, ForecastMinute};
 pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
 pub use history::{Run, RunError, TaskEvent};
-pub use lease::{Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled};
+pub use lease::{
+    DependencyResult, Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled,
+};
 pub use new_task::{NewTask, Redrive, TaskPatch};
 pub use page::{
     BreakerPage, EventPage, NodePage, OccurrencePage, Page, PartitionPage, QueuePage, RunPage, SchedulePage, TaskPage,

@@ -1,5 +1,6 @@
 //! Leases of pull workers: polling for tasks, and settling their runs.
 
+mod dependency_results;
 mod hand_over;
 mod poll_request;
 mod settle;
@@ -9,7 +10,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use punctual_client::{Lease, LeaseAnswer, LeaseRequest};
+use punctual_client::{DependencyResult, Lease, LeaseAnswer, LeaseRequest};
 use punctual_core::ids::RunId;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -75,7 +76,9 @@ async fn lease(
         // A minute in a long poll is not a minute of silence.
         record_presence();
     }
-    let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
+    let dependencies = dependency_results::of(&api, &tenant, &tasks).await;
+    let own: usize = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
+    let size = own + dependency_results::bytes(&dependencies);
     if let Some(Extension(permit)) = &permit {
         // The tasks of a worker without room go to another one.
         permit.reserve(size)?;
@@ -84,7 +87,8 @@ async fn lease(
     api.operations.metrics.leases.inc_by(tasks.len() as u64);
     let counter = api.clone();
     let write = move || {
-        let leases = yielding(tasks).filter_map(|task| leased(&counter, task, now)).collect();
+        let leases = yielding(tasks.into_iter().zip(dependencies));
+        let leases = leases.filter_map(|(task, results)| leased(&counter, task, results, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
     let answer: Response = api.cpu_pool.run(size, write).await?;
@@ -98,7 +102,7 @@ async fn lease(
 const TASK_BYTES: usize = 1_024;
 
 /// The lease on a task that was claimed for its worker a moment ago.
-fn leased(api: &Api, task: Task, now: Timestamp) -> Option<Lease> {
+fn leased(api: &Api, task: Task, dependencies: Option<Vec<DependencyResult>>, now: Timestamp) -> Option<Lease> {
     // A task that was due before its submission is late from its submission on.
     api.operations.metrics.started(task.due_at.max(task.created_at), now);
     let hold = task.hold.as_ref()?;
@@ -107,7 +111,7 @@ fn leased(api: &Api, task: Task, now: Timestamp) -> Option<Lease> {
     let run_id = RunId::of(task.id, token, task.updated_at());
     let lease_expires_at = hold.expires_at;
     let checkpoint = task.checkpoint.clone();
-    Some(Lease { task: view::task(task), run_id, attempt, token, lease_expires_at, checkpoint })
+    Some(Lease { task: view::task(task), run_id, attempt, token, lease_expires_at, checkpoint, dependencies })
 }
 
 #[cfg(test)]

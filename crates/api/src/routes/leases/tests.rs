@@ -168,3 +168,41 @@ async fn a_task_can_be_given_back_for_a_while() {
     let answer = settled(&world, json!({"outcome": "completed", "delay_seconds": 1})).await;
     assert_eq!(answer["error"]["errors"][0]["pointer"], "/delay_seconds");
 }
+
+/// The resolver does not run here, so the child depends on tasks that had ended before.
+#[tokio::test]
+async fn a_lease_has_the_results_of_the_dependencies() {
+    let world = World::new();
+    let mut parents = Vec::new();
+    for result in [json!({"rows": 3}), json!(null)] {
+        let lease = running(&world).await;
+        world.report(&lease, "complete", json!({"result": result})).await.expect(200);
+        parents.push(lease.id);
+    }
+    world.submit(json!({"type": "child", "queue": "children", "depends_on": parents})).await;
+    let wanted = json!({"worker_id": "w", "queues": ["children"], "wait_seconds": 5});
+    let answer = world.send("POST", "/v1/leases", Some(wanted)).await.expect(200);
+    let expected = json!([
+        {"task_id": parents[0], "status": "COMPLETED", "result": {"rows": 3}},
+        {"task_id": parents[1], "status": "COMPLETED", "result": null},
+    ]);
+    assert_eq!(answer["leases"][0]["dependencies"], expected);
+}
+
+#[tokio::test]
+async fn results_beyond_the_bound_are_left_out() {
+    let world = World::new();
+    let mut parents = Vec::new();
+    for _ in 0..17 {
+        let lease = running(&world).await;
+        world.report(&lease, "complete", json!({"result": "x".repeat(65_000)})).await.expect(200);
+        parents.push(lease.id);
+    }
+    for depends_on in [&parents[..16], &parents[..]] {
+        world.submit(json!({"type": "child", "queue": "children", "depends_on": depends_on})).await;
+        let wanted = json!({"worker_id": "w", "queues": ["children"], "wait_seconds": 5});
+        let answer = world.send("POST", "/v1/leases", Some(wanted)).await.expect(200);
+        let results = answer["leases"][0]["dependencies"].as_array().map(Vec::len);
+        assert_eq!(results, (depends_on.len() == 16).then_some(16));
+    }
+}
