@@ -133,7 +133,7 @@ async fn a_redrive_brings_a_cancelled_chain_back() {
     caller.api.post(&format!("/v1/tasks/{first}/redrive"), &json!({"dependents": true})).await.expect(200);
     end(&caller, &first, "first", "COMPLETED").await;
     let waited = async |id: &str| caller.api.get(&format!("/v1/tasks/{id}?wait_seconds=30")).await.expect(200);
-    let (_, third) = tokio::join!(complete_all(&caller, "children", 2), waited(&third));
+    let ((), third) = tokio::join!(complete_all(&caller, "children", 2), waited(&third));
     assert_eq!(third["status"], "COMPLETED");
     let trail = caller.trail(&second).await;
     assert!(trail.iter().any(|step| step["reason"] == "revived"), "{trail:#?}");

@@ -25,6 +25,7 @@ const REASONS: &[(&str, &str)] = &[
     ("Fault", STORES),
     ("Grant", "what a poll was granted, in the product and in the history of a trial"),
     ("History", "what happened in a random test or a trial, for its checker"),
+    ("KeyEntry", STORES),
     ("LaneDirectory", STORES),
     ("Law", "a law that the checker of the trials, or the model, holds"),
     ("LimitsCache", STORES),

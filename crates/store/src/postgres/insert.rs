@@ -121,7 +121,8 @@ async fn write(
         if !keyed {
             writer.session.run(BEGIN_KEEPING_LANES).await?;
         }
-        let written = dependents::write(writer, tasks, lanes, recognised, put_off, mode).await?;
+        // A large future: boxed, so that the common path stays small.
+        let written = Box::pin(dependents::write(writer, tasks, lanes, recognised, put_off, mode)).await?;
         writer.commit().await?;
         return Ok(written);
     }

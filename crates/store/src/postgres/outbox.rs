@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use punctual_core::state::State;
 use tokio::sync::Notify;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::connection::Session;
@@ -110,7 +111,9 @@ impl OutboxNotes {
             if self.revived.is_empty() {
                 return Ok(None);
             }
-            let rows = session.query(Sql::RevivedNote, &[&self.revived]).await?;
+            // Rare: boxed, so that the commit of every transaction stays small.
+            let parameters: [&(dyn ToSql + Sync); 1] = [&self.revived];
+            let rows = Box::pin(session.query(Sql::RevivedNote, &parameters)).await?;
             Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
         };
         let (turn, parent, revived) = tokio::join!(biased; turn, parent, revived);

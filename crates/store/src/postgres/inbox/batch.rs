@@ -111,7 +111,8 @@ impl Batches<'_> {
         let recognised = self.recognise(&tasks).await?;
         if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
             let (writer, none) = (&mut self.writer, HashSet::new());
-            let depending = dependents::write(writer, &tasks, &lanes, recognised, &none, InsertMode::Each).await;
+            let depending = dependents::write(writer, &tasks, &lanes, recognised, &none, InsertMode::Each);
+            let depending = Box::pin(depending).await;
             let depending = depending.map_err(|fault| self.writer.shared.lanes.fault_of(fault, &lanes))?;
             let new = new_ones(&tasks, &depending.verdicts, &mut settled);
             self.settle(&settled).await?;

@@ -60,7 +60,8 @@ pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Re
     });
     let first: Vec<FirstUse<'_>> = first.collect();
     let mut taken = take(session, Sql::IdempotencyInsert, first.iter()).await?;
-    let former = replace(session, &first, &mut taken).await?;
+    // A rare path: boxed, so that the common one stays small.
+    let former = Box::pin(replace(session, &first, &mut taken)).await?;
     let is_taken = |first: &FirstUse<'_>| taken.contains(&first.task.id.uuid());
 
     let mut owner: Vec<Option<(TaskId, Vec<u8>)>> =

@@ -124,9 +124,6 @@ async fn move_back(writer: &Writer, revivals: &[Revival]) -> Result<Vec<ChangedR
     if revivals.is_empty() {
         return Ok(Vec::new());
     }
-    fn each<'a, T>(revivals: &'a [Revival], column: impl Fn(&'a Revival) -> T) -> Vec<T> {
-        revivals.iter().map(column).collect()
-    }
     let blockers = |revival: &Revival| i32::try_from(revival.waits.edges.len()).unwrap_or(i32::MAX);
     let rows = writer
         .session
@@ -145,4 +142,9 @@ async fn move_back(writer: &Writer, revivals: &[Revival]) -> Result<Vec<ChangedR
         )
         .await?;
     Ok(rows.iter().map(changed).collect())
+}
+
+/// A column: one value of each task.
+fn each<'a, T>(revivals: &'a [Revival], column: impl Fn(&'a Revival) -> T) -> Vec<T> {
+    revivals.iter().map(column).collect()
 }
