@@ -122,6 +122,26 @@ pub struct TaskPatch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given_strings")]
     #[schema(value_type = BTreeMap<String, String>, nullable = false)]
     pub metadata: Option<Option<BTreeMap<String, String>>>,
+    /// Where it is pushed to instead; `null`: it waits for a pull worker.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    pub callback_url: Option<Option<String>>,
+    /// New extra headers of the webhook instead of the old.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given_strings")]
+    #[schema(value_type = BTreeMap<String, String>, nullable = false)]
+    pub callback_headers: Option<Option<BTreeMap<String, String>>>,
+    /// Another queue. Its `max_depth` does not apply.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = String, nullable = false)]
+    pub queue: Option<Option<String>>,
+    /// How long one run may take.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Seconds, nullable = false)]
+    pub timeout_seconds: Option<Option<Seconds>>,
+    /// Another ordering key, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    pub ordering_key: Option<Option<String>>,
 }
 
 /// How a dead letter is tried again.

@@ -55,6 +55,9 @@
 //! - `apply_keeps_what_a_change_keeps_of_the_trail`: whether the task is changed or edited.
 //! - `apply_answers_each_change_of_a_batch`: in order. A lost change does not stop the others, and
 //!   two changes of one task are applied one after the other.
+//! - `apply_moves_an_edited_task_to_its_new_lane`: whether its priority, its queue or its destination
+//!   is new. A new queue or destination that needs a lane beyond those that its tenant may have gives
+//!   [`Applied::TooManyLanes`], and nothing changes.
 //! - `apply_as_leader_is_fenced_by_the_term`: nothing is applied for a lease that another node has
 //!   held since.
 //! - `extend_needs_the_token`: an older token, a state other than `RUNNING` or a request to stop
@@ -261,6 +264,9 @@ pub enum Applied {
     /// The task is no longer in the state, version or hold that the change expects. Nothing
     /// happened.
     Lost,
+    /// It is an edit that moves the task to a new lane, and its tenant has as many as it may have:
+    /// this many. Nothing happened.
+    TooManyLanes(u64),
 }
 
 /// A heartbeat of the holder of a task.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, ScheduleId, TaskId};
 use crate::json::Json;
-use crate::lane::{Lane, LaneKey};
+use crate::lane::{Lane, LaneKey, Route};
 use crate::retry::RetryPolicy;
 use crate::state::{Position, State};
 use crate::time::Timestamp;
@@ -208,6 +208,55 @@ pub struct Edit {
     pub expires_at: Option<Option<Timestamp>>,
     /// Labels that replace the old ones.
     pub metadata: Option<BTreeMap<String, String>>,
+    /// Another queue.
+    pub queue: Option<String>,
+    /// Where it goes instead.
+    pub destination: Option<Destination>,
+    /// How long one run may take.
+    pub timeout_millis: Option<u64>,
+    /// Another ordering key.
+    pub ordering_key: Option<OrderingKeyEdit>,
+}
+
+/// Where a task goes: its route, and the callback of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The executor that takes it.
+    pub route: Route,
+    /// What it calls, if it is a webhook.
+    pub callback: Option<Callback>,
+}
+
+/// An edit of the ordering key. The store notes that the turns of both keys may pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderingKeyEdit {
+    /// The key that the task has at the version of the edit.
+    pub from: Option<String>,
+    /// The key that it gets.
+    pub to: Option<String>,
+}
+
+impl Edit {
+    /// Whether it moves the task to lanes that it could not reach by its priority alone.
+    pub fn moves(&self) -> bool {
+        self.queue.is_some() || self.destination.is_some()
+    }
+
+    /// The lane of the task afterwards, if that may be another.
+    pub fn lane(&self, now: &LaneKey) -> Option<LaneKey> {
+        if self.priority.is_none() && !self.moves() {
+            return None;
+        }
+        let mut lane = now.clone();
+        lane.priority = self.priority.unwrap_or(lane.priority);
+        if let Some(queue) = &self.queue {
+            lane.queue.clone_from(queue);
+        }
+        if let Some(destination) = &self.destination {
+            lane.route.clone_from(&destination.route);
+        }
+        Some(lane)
+    }
 }
 
 /// A task as the store has it.

@@ -24,6 +24,8 @@
 //!   an earlier one was stored, even before that is resolved. Tasks behind it in its lane do not
 //!   wait, and it stays the head of its lane.
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not started.
+//! - `an_edited_key_moves_the_turn`: the task gives up the turn of its old key and waits for that of its
+//!   new one, or for none.
 //! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Held tasks wait until it is
 //!   re-driven (then it is first) or removed, or its queue says otherwise.
 //! - `a_purged_dead_letter_holds_nothing`: the next task of its key goes on, and its children

@@ -4,7 +4,7 @@
 //! expires.
 
 use punctual_client as wire;
-use punctual_core::task::{Edit, Task};
+use punctual_core::task::{Destination, Edit, OrderingKeyEdit, Task};
 use punctual_core::time::Timestamp;
 
 use crate::fields::{Faults, When};
@@ -44,10 +44,51 @@ pub fn check(
     if let Some(payload) = &patch.payload {
         faults.payload(payload, rules.payload_bytes);
     }
+    let queue = given(&mut faults, "/queue", patch.queue.as_ref());
+    if let Some(queue) = queue {
+        faults.name("/queue", queue);
+    }
+    let timeout = given(&mut faults, "/timeout_seconds", patch.timeout_seconds.as_ref());
+    let timeout_millis = timeout.map(|seconds| faults.timeout(Some(*seconds), rules.timeout_millis));
+    let ordering_key = patch.ordering_key.clone().map(|key| faults.ordering_key(key));
+    let destination = destination(&mut faults, patch, task, rules);
     faults.finish()?;
-    let payload = patch.payload.clone();
-    let edit = Edit { execute_at, payload, priority, retry_policy, expires_at, metadata: metadata.cloned() };
+    let body = &task.body;
+    let edit = Edit {
+        execute_at,
+        payload: patch.payload.clone(),
+        priority,
+        retry_policy,
+        expires_at,
+        metadata: metadata.cloned(),
+        queue: queue.filter(|queue| **queue != task.lane.key.queue).cloned(),
+        destination: destination.filter(|destination| destination.callback != body.callback),
+        timeout_millis,
+        ordering_key: ordering_key
+            .filter(|to| *to != body.ordering_key)
+            .map(|to| OrderingKeyEdit { from: body.ordering_key.clone(), to }),
+    };
     Ok((edit != Edit::default()).then_some(edit))
+}
+
+/// Where the task goes afterwards, if the patch says anything about it. Headers that it does not name
+/// stay as they are, unless there is no webhook any more.
+fn destination(
+    faults: &mut Faults,
+    patch: &wire::TaskPatch,
+    task: &Task,
+    rules: &SubmissionRules,
+) -> Option<Destination> {
+    let headers = given(faults, "/callback_headers", patch.callback_headers.as_ref());
+    if patch.callback_url.is_none() && headers.is_none() {
+        return None;
+    }
+    let now = task.body.callback.as_ref();
+    let url = patch.callback_url.clone().unwrap_or_else(|| now.map(|callback| callback.url.clone()));
+    let kept = || now.filter(|_| url.is_some()).map(|callback| callback.headers.clone());
+    let headers = headers.cloned().or_else(kept);
+    let (route, callback) = faults.callback(url, headers, &rules.networks);
+    Some(Destination { route, callback })
 }
 
 /// The value of a field that may be absent but not `null`.

@@ -31,6 +31,7 @@ macro_rules! resolver_conformance {
             a_turn_that_has_begun_is_kept,
             a_claim_waits_for_an_earlier_task_of_the_key,
             an_edited_time_moves_the_turn,
+            an_edited_key_moves_the_turn,
             a_dead_letter_lets_the_next_go_or_holds_them,
             a_purged_dead_letter_holds_nothing,
             a_queue_that_stops_holding_releases_at_once,

@@ -152,7 +152,7 @@ impl WebhookSettler {
                                 self.stats.count(write.end);
                                 ends.push(write.end);
                             }
-                            Applied::Lost => lost.push(write),
+                            Applied::Lost | Applied::TooManyLanes(_) => lost.push(write),
                         }
                     }
                 }

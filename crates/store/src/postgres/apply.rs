@@ -6,13 +6,13 @@
 
 pub(crate) mod change;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::TaskId;
-use punctual_core::lane::LaneKey;
 use punctual_core::state::{Change, State};
 use punctual_core::store::Applied;
+use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -22,11 +22,12 @@ use super::statements::Sql;
 use super::writer::Writer;
 use crate::apply_kind::ApplyKind;
 use crate::effects::{Effects, LaneInstant};
+use crate::ordering::ordering;
 use change::{ChangedRow, RowChange};
 
 /// Applies changes; answers in order.
 pub(crate) async fn apply(writer: &mut Writer, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
-    let lanes = new_lanes(writer, changes).await?;
+    let lanes = edit_targets(writer, changes).await?;
     write(writer, changes, &lanes, false).await
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct LeaderChanges {
 /// Applies the changes of one call. None: another node has held its lease since.
 pub(crate) async fn apply_as(writer: &mut Writer, calls: &[LeaderChanges]) -> Result<Vec<Option<Vec<Applied>>>, Fault> {
     let [LeaderChanges { lease, changes }] = calls else { return Ok(Vec::new()) };
-    let lanes = new_lanes(writer, changes).await?;
+    let lanes = edit_targets(writer, changes).await?;
     if !leases::begin_as(&writer.session, lease).await? {
         writer.session.run("ROLLBACK").await?;
         return Ok(vec![None]);
@@ -51,12 +52,12 @@ pub(crate) async fn apply_as(writer: &mut Writer, calls: &[LeaderChanges]) -> Re
 async fn write(
     writer: &mut Writer,
     changes: &[(TaskId, Change)],
-    lanes: &HashMap<usize, i64>,
+    lanes: &EditTargets,
     has_begun: bool,
 ) -> Result<Vec<Applied>, Fault> {
-    let steps = steps(changes);
+    let steps = steps(changes, &lanes.refused);
     let begin = async |writer: &Writer| if has_begun { Ok(()) } else { writer.session.run("BEGIN").await };
-    let into: Vec<i64> = lanes.values().copied().collect();
+    let into: Vec<i64> = lanes.lanes.values().copied().collect();
     let mut done: Vec<Option<ChangedRow>> = Vec::new();
     done.resize_with(changes.len(), || None);
     let mut stood: HashMap<Uuid, LaneInstant> = HashMap::new();
@@ -66,7 +67,7 @@ async fn write(
     {
         let (begun, written) = tokio::join!(biased; begin(writer), step.write(writer, changes, lanes));
         begun?;
-        step.take_in(writer, changes, written?, &mut stood, &mut done);
+        step.take_in(writer, changes, lanes, written?, &mut stood, &mut done);
     } else if !steps.is_empty() {
         begin(writer).await?;
         if !into.is_empty() {
@@ -75,13 +76,13 @@ async fn write(
         stood = lock(writer, changes).await?;
         for step in &steps {
             let written = step.write(writer, changes, lanes).await?;
-            step.take_in(writer, changes, written, &mut stood, &mut done);
+            step.take_in(writer, changes, lanes, written, &mut stood, &mut done);
         }
     }
     if has_begun || !steps.is_empty() {
         writer.commit().await?;
     }
-    answer(writer, changes, done, steps.len() > 1, &stood).await
+    answer(writer, changes, done, &lanes.refused, steps.len() > 1, &stood).await
 }
 
 /// The changes of one statement: their places in the batch, by task.
@@ -91,11 +92,11 @@ struct ApplyStep {
 }
 
 /// Splits a batch into statements. The n-th change of a task is in the n-th round.
-fn steps(changes: &[(TaskId, Change)]) -> Vec<ApplyStep> {
+fn steps(changes: &[(TaskId, Change)], refused: &HashSet<usize>) -> Vec<ApplyStep> {
     let mut seen: HashMap<TaskId, usize> = HashMap::with_capacity(changes.len());
     let mut sorted: Vec<(usize, ApplyKind, TaskId, usize)> = Vec::with_capacity(changes.len());
     for (place, (id, change)) in changes.iter().enumerate() {
-        let Some(kind) = ApplyKind::of(change) else { continue };
+        let Some(kind) = ApplyKind::of(change).filter(|_| !refused.contains(&place)) else { continue };
         let round = seen.entry(*id).or_default();
         sorted.push((*round, kind, *id, place));
         *round += 1;
@@ -119,11 +120,12 @@ impl ApplyStep {
         &self,
         writer: &Writer,
         changes: &[(TaskId, Change)],
-        lanes: &HashMap<usize, i64>,
+        lanes: &EditTargets,
     ) -> Result<Vec<ChangedRow>, Fault> {
         let wanted = |place: &usize| {
             let (id, change) = &changes[*place];
-            RowChange { id: *id, change, lane: lanes.get(place).copied() }
+            let ordering = lanes.orderings.get(place).and_then(|(new, _)| *new);
+            RowChange { id: *id, change, lane: lanes.lanes.get(place).copied(), ordering }
         };
         let wanted: Vec<RowChange<'_>> = self.places.iter().map(wanted).collect();
         match self.kind {
@@ -141,6 +143,7 @@ impl ApplyStep {
         &self,
         writer: &mut Writer,
         changes: &[(TaskId, Change)],
+        targets: &EditTargets,
         written: Vec<ChangedRow>,
         stood: &mut HashMap<Uuid, LaneInstant>,
         done: &mut [Option<ChangedRow>],
@@ -156,6 +159,9 @@ impl ApplyStep {
             let effects = Effects::of(change, before, after);
             writer.tally.record(&effects, || now);
             writer.notes.record(&effects, &changed.noted());
+            if let Some((_, before)) = targets.orderings.get(place) {
+                writer.notes.turn(*before);
+            }
             if change.revives_dependents {
                 writer.notes.revived(changed.id);
             }
@@ -173,28 +179,53 @@ async fn lock(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<U
     Ok(rows.iter().map(|row| (row.get(0), LaneInstant::of_columns(row.get(1), row.get(2)))).collect())
 }
 
-/// The lanes to which edits of the priority move tasks, by index in the batch. A task's lane
-/// changes in nothing but its priority, so the lanes can be made before the transaction.
-async fn new_lanes(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<usize, i64>, Fault> {
-    let priority = |change: &Change| change.edit.as_ref().and_then(|edit| edit.priority);
-    let edited = changes.iter().enumerate();
-    let edited: Vec<(usize, Uuid, u8)> =
-        edited.filter_map(|(place, (id, change))| Some((place, id.uuid(), priority(change)?))).collect();
-    if edited.is_empty() {
-        return Ok(HashMap::new());
+/// Where edits move their tasks, by index in the batch.
+#[derive(Default)]
+struct EditTargets {
+    lanes: HashMap<usize, i64>,
+    /// The names of new ordering keys, and of those that the tasks had before.
+    orderings: HashMap<usize, (Option<Uuid>, Option<Uuid>)>,
+    /// Those that need a lane beyond what their tenant may have.
+    refused: HashSet<usize>,
+}
+
+/// Finds where edits move their tasks. What else is in the key of a task's lane never changes but by
+/// an edit, so the lanes can be made before the transaction: its version is compared there.
+async fn edit_targets(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<EditTargets, Fault> {
+    let mut targets = EditTargets::default();
+    let edits = changes.iter().enumerate().filter_map(|(place, (id, change))| Some((place, id, change.edit.as_ref()?)));
+    let moving = |edit: &Edit| edit.priority.is_some() || edit.moves() || edit.ordering_key.is_some();
+    let edits: Vec<(usize, &TaskId, &Box<Edit>)> = edits.filter(|(.., edit)| moving(edit)).collect();
+    if edits.is_empty() {
+        return Ok(targets);
     }
-    let ids: Vec<Uuid> = edited.iter().map(|(_, id, _)| *id).collect();
+    let ids: Vec<Uuid> = edits.iter().map(|(_, id, _)| id.uuid()).collect();
     let rows = writer.session.query(Sql::TaskLanes, &[&ids]).await?;
     let lane_of: HashMap<Uuid, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     let lanes = writer.shared.lanes.get(&writer.session, lane_of.values().copied()).await?;
-    let mut keys: Vec<(usize, LaneKey)> = Vec::with_capacity(edited.len());
-    for (place, id, priority) in edited {
-        if let Some(lane) = lane_of.get(&id).and_then(|lane| lanes.get(lane)) {
-            keys.push((place, LaneKey { priority, ..lane.key.clone() }));
+    let (mut keys, mut moved) = (Vec::new(), Vec::new());
+    for (place, id, edit) in edits {
+        let Some(lane) = lane_of.get(&id.uuid()).and_then(|lane| lanes.get(lane)) else { continue };
+        if let Some(key) = &edit.ordering_key {
+            let name = |key: &Option<String>| key.as_deref().map(|key| ordering(&lane.key.tenant, key));
+            targets.orderings.insert(place, (name(&key.to), name(&key.from)));
+        }
+        if let Some(key) = edit.lane(&lane.key) {
+            if edit.moves() { &mut moved } else { &mut keys }.push((place, key));
         }
     }
-    let resolved = writer.shared.lanes.resolve(&writer.session, keys.iter().map(|(_, key)| key)).await?;
-    Ok(keys.iter().map(|(place, key)| (*place, resolved[key].id.number())).collect())
+    let (shared, session) = (&writer.shared, &writer.session);
+    // An edit of the priority is never refused.
+    let resolved = shared.lanes.resolve(session, keys.iter().map(|(_, key)| key)).await?;
+    targets.lanes.extend(keys.iter().map(|(place, key)| (*place, resolved[key].id.number())));
+    let admitted = shared.lanes.admit(session, moved.iter().map(|(_, key)| key), shared.tenant_lanes).await?;
+    for (place, key) in &moved {
+        match admitted.get(key) {
+            Some(lane) => drop(targets.lanes.insert(*place, lane.id.number())),
+            None => drop(targets.refused.insert(*place)),
+        }
+    }
+    Ok(targets)
 }
 
 /// Answers the changes, and notifies dispatchers of tasks that wait now.
@@ -202,6 +233,7 @@ async fn answer(
     writer: &Writer,
     changes: &[(TaskId, Change)],
     done: Vec<Option<ChangedRow>>,
+    refused: &HashSet<usize>,
     had_locks: bool,
     stood: &HashMap<Uuid, LaneInstant>,
 ) -> Result<Vec<Applied>, Fault> {
@@ -222,6 +254,7 @@ async fn answer(
     writer.shared.notifier.note_waiting(&waiting, writer.now());
     let lanes = writer.shared.lanes.get(&writer.session, waiting.iter().map(|(lane, _)| *lane)).await?;
     let answer = |(place, changed): (usize, Option<ChangedRow>)| match changed {
+        None if refused.contains(&place) => Ok(Applied::TooManyLanes(writer.shared.tenant_lanes)),
         None => Ok(Applied::Lost),
         Some(changed) if waits(place) => {
             let lane = lanes

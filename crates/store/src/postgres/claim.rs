@@ -183,7 +183,7 @@ async fn write(
     let expired =
         changes(&picker.expired, |picked, task| expect_change(&task.position, Event::Expire, &by[picked.claim]));
     let mut gone: Vec<RowChange<'_>> =
-        expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect();
+        expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None, ordering: None }).collect();
     gone.sort_unstable_by_key(|wanted| wanted.id);
     for (picked, (_, change)) in picker.taken.iter().zip(&taken) {
         let effects = Effects::in_place(change, LaneInstant::of_columns(picked.due.lane, picked.due.place.0));

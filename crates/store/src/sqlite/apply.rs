@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::TaskId;
-use punctual_core::lane::{Lane, LaneKey};
+use punctual_core::lane::Lane;
 use punctual_core::state::{Change, ExpectedHold, State};
 use punctual_core::store::Applied;
-use punctual_core::task::Edit;
+use punctual_core::task::{Edit, OrderingKeyEdit};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Trail;
 use rusqlite::types::ToSqlOutput;
@@ -62,7 +62,10 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
         ApplyKind::Finish | ApplyKind::Change | ApplyKind::Edit => {}
     }
     let lane = match &change.edit {
-        Some(edit) => edit_task(session, &place, edit)?,
+        Some(edit) => match new_lane(session, &place, edit)? {
+            NewLane::Refused(most) => return Ok(Applied::TooManyLanes(most)),
+            NewLane::Found(lane) => edit_task(session, &place, edit, lane)?,
+        },
         None => place.lane,
     };
     change_task(session, place.seq, change)?;
@@ -257,7 +260,7 @@ fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> 
     ))?;
     session.statements.get(Sql::HistoryDelete)?.execute([place.seq])?;
     let lane = match &change.edit {
-        Some(edit) => edit_task(session, &place, edit)?,
+        Some(edit) => edit_task(session, &place, edit, place.lane)?,
         None => place.lane,
     };
     if change.revives_dependents {
@@ -285,16 +288,30 @@ fn ordering_of(session: &mut Session<'_>, place: &TargetRow) -> Result<Option<Or
     Ok(Some(ordering(&lane.key.tenant, &key).into_bytes()))
 }
 
-/// Writes an edit. Returns the lane of the task afterwards.
-fn edit_task(session: &mut Session<'_>, place: &TargetRow, edit: &Edit) -> Result<i64, Fault> {
-    let lane = match edit.priority {
-        Some(priority) => {
-            let lane = lane_of(session, place.lane)?;
-            let key = LaneKey { priority, ..lane.key.clone() };
-            session.lanes.resolve(session.connection, &key)?.id.number()
-        }
-        None => place.lane,
-    };
+/// The lane of a task after an edit.
+enum NewLane {
+    Found(i64),
+    /// Its tenant may have only so many.
+    Refused(u64),
+}
+
+fn new_lane(session: &mut Session<'_>, place: &TargetRow, edit: &Edit) -> Result<NewLane, Fault> {
+    let lane = lane_of(session, place.lane)?;
+    let Some(key) = edit.lane(&lane.key) else { return Ok(NewLane::Found(place.lane)) };
+    // An edit of the priority is never refused.
+    if edit.moves()
+        && let Some(most) = session.lanes.admit(session.connection, &key)?
+    {
+        return Ok(NewLane::Refused(most));
+    }
+    Ok(NewLane::Found(session.lanes.resolve(session.connection, &key)?.id.number()))
+}
+
+/// Writes an edit that moves the task to `lane`, which it returns.
+fn edit_task(session: &mut Session<'_>, place: &TargetRow, edit: &Edit, lane: i64) -> Result<i64, Fault> {
+    if let Some(key) = &edit.ordering_key {
+        edit_ordering(session, place, key)?;
+    }
     if lane != place.lane || edit.execute_at.is_some() || edit.expires_at.is_some() {
         session.statements.get(Sql::TaskEdit)?.execute((
             place.seq,
@@ -304,7 +321,15 @@ fn edit_task(session: &mut Session<'_>, place: &TargetRow, edit: &Edit) -> Resul
             instant_column(edit.expires_at.flatten()),
         ))?;
     }
-    if edit.payload.is_some() || edit.retry_policy.is_some() || edit.metadata.is_some() {
+    let callback = edit.destination.as_ref().and_then(|destination| destination.callback.as_ref());
+    let is_time_or_lane_alone = Edit {
+        execute_at: edit.execute_at,
+        expires_at: edit.expires_at,
+        priority: edit.priority,
+        queue: edit.queue.clone(),
+        ..Edit::default()
+    } == *edit;
+    if !is_time_or_lane_alone {
         session.statements.get(Sql::BodyEdit)?.execute((
             place.seq,
             json_column(edit.payload.as_ref()),
@@ -312,9 +337,23 @@ fn edit_task(session: &mut Session<'_>, place: &TargetRow, edit: &Edit) -> Resul
             edit.retry_policy.as_ref().and_then(policy_column),
             edit.metadata.is_some(),
             edit.metadata.as_ref().and_then(map_column),
+            edit.destination.is_some(),
+            callback.map(|callback| callback.url.as_str()),
+            callback.and_then(|callback| map_column(&callback.headers)),
+            edit.timeout_millis.map(number_column),
+            edit.ordering_key.is_some(),
+            edit.ordering_key.as_ref().and_then(|key| key.to.as_deref()),
         ))?;
     }
     Ok(lane)
+}
+
+/// Gives a task another ordering key. The turn of the old one is noted by the caller.
+fn edit_ordering(session: &mut Session<'_>, place: &TargetRow, key: &OrderingKeyEdit) -> Result<(), Fault> {
+    let lane = lane_of(session, place.lane)?;
+    let name = key.to.as_deref().map(|key| ordering(&lane.key.tenant, key).into_bytes());
+    session.statements.get(Sql::TaskEditOrdering)?.execute((place.seq, name))?;
+    outbox::turn(session, name, None)
 }
 
 fn waits_at(session: &mut Session<'_>, lane: i64, state: State, due_at: Timestamp) -> Result<Applied, Fault> {

@@ -193,6 +193,8 @@ statements! {
     TaskAskToStop => include_str!("../sql/sqlite/task_ask_to_stop.sql"),
     TaskChange => include_str!("../sql/sqlite/task_change.sql"),
     TaskDelete => include_str!("../sql/sqlite/task_delete.sql"),
+    TaskEditOrdering => include_str!("../sql/sqlite/task_edit_ordering.sql"),
+    TurnHolderOf => include_str!("../sql/sqlite/turn_holder_of.sql"),
     TaskEdit => include_str!("../sql/sqlite/task_edit.sql"),
     TaskIsAstray => include_str!("../sql/sqlite/task_is_astray.sql"),
     TaskLeave => include_str!("../sql/sqlite/task_leave.sql"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_core::queues::OnDeadLetter;
 use punctual_core::state::{Event, State};
 use punctual_core::store::Claim;
-use punctual_core::task::{Edit, Task};
+use punctual_core::task::{Edit, OrderingKeyEdit, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Step;
 use punctual_core::upkeep::Prunable;
@@ -139,6 +139,33 @@ pub async fn an_edited_time_moves_the_turn(factory: &dyn StoreFactory) {
     let running = take(&fixture, fourth.lane.id, &[&fourth]).await.remove(0);
     fixture.apply(&running, complete(None)).await;
     take(&fixture, lane, &[&first]).await;
+}
+
+/// Of the task with the turn, and of one that waits for it; to another key, to none, and back.
+pub async fn an_edited_key_moves_the_turn(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (first, second) = (fixture.insert_one(keyed(-10)).await, fixture.insert_one(keyed(-5)).await);
+    let other = fixture.insert_one(keyed(-20).ordering_key("other")).await;
+    let lane = first.lane.id;
+    fixture.resolve().await;
+    // The other key is taken, so the first task waits there; the second has its turn.
+    let first = fixture.apply(&first, edit_key(&first, Some("other"))).await;
+    let mut running = take(&fixture, lane, &[&second, &other]).await;
+    let second = fixture.apply(&running.remove(0), Event::GiveBack(fixture.now())).await;
+    let free = fixture.apply(&second, edit_key(&second, None)).await;
+    take(&fixture, lane, &[&free]).await;
+    let third = fixture.insert_one(keyed(0)).await;
+    let waiting = fixture.apply(&third, edit_key(&third, Some("other"))).await;
+    assert!(claimable(&fixture, lane).await.is_empty(), "the other key is taken");
+    fixture.apply(&running.remove(0), complete(None)).await;
+    let running = take(&fixture, lane, &[&first]).await.remove(0);
+    fixture.apply(&running, complete(None)).await;
+    take(&fixture, lane, &[&waiting]).await;
+}
+
+fn edit_key(task: &Task, to: Option<&str>) -> Event<'static> {
+    let key = OrderingKeyEdit { from: task.body.ordering_key.clone(), to: to.map(str::to_owned) };
+    Event::Edit(Box::new(Edit { ordering_key: Some(key), ..Edit::default() }))
 }
 
 /// By default they continue. If the queue holds them, they wait until it is re-driven or removed,

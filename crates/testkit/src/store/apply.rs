@@ -161,7 +161,7 @@ pub async fn apply_returns_where_a_task_waits(factory: &dyn StoreFactory) {
             assert_eq!(place, expected, "of a task in {:?}", after.state());
             place.map(|(_, due_at)| due_at)
         }
-        Applied::Lost => panic!("lost"),
+        Applied::Lost | Applied::TooManyLanes(_) => panic!("lost"),
     };
     let failed = run("failed").await;
     assert_eq!(waits(&failed, fail(&failed)).await, Some(at(1_000)));

@@ -88,7 +88,7 @@ pub async fn apply_walks_a_life_in_one_batch(factory: &dyn StoreFactory) {
     for ((answer, to), (_, change)) in answers.iter().zip(states).zip(&changes) {
         match answer {
             Applied::Done(place) => assert_eq!(place.is_some(), to == State::Pending, "{change:?}"),
-            Applied::Lost => panic!("the change to version {} was lost", change.version),
+            Applied::Lost | Applied::TooManyLanes(_) => panic!("the change to version {} was lost", change.version),
         }
     }
     let task = fixture.get(&stored).await;

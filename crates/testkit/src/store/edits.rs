@@ -1,10 +1,12 @@
 //! `apply` with the submitter's edits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use punctual_core::lane::{Lane, LaneKey, Route};
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::state::{Event, State};
-use punctual_core::task::{Edit, Task};
+use punctual_core::task::{Callback, Destination, Edit, OrderingKeyEdit, Task};
 
 use super::{StoreFactory, StoreFixture, all_of, assert_same, ids};
 use crate::fixtures::{START, TENANT, at, json, task};
@@ -44,6 +46,30 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
             task.body.metadata = BTreeMap::from([("neu".to_owned(), "ja".to_owned())]);
         }),
         (Edit { metadata: Some(BTreeMap::new()), ..Edit::default() }, |task| task.body.metadata = BTreeMap::new()),
+        (Edit { timeout_millis: Some(1_234), ..Edit::default() }, |task| task.body.timeout_millis = 1_234),
+        (Edit { destination: Some(webhook()), ..Edit::default() }, |task| {
+            task.body.callback = webhook().callback;
+            task.lane = lane_with(task, |key| key.route = webhook().route);
+        }),
+        (Edit { destination: Some(Destination { route: Route::Pull, callback: None }), ..Edit::default() }, |task| {
+            task.body.callback = None;
+            task.lane = lane_with(task, |key| key.route = Route::Pull);
+        }),
+        (Edit { queue: Some("elsewhere".to_owned()), ..Edit::default() }, |task| {
+            task.lane = lane_with(task, |key| "elsewhere".clone_into(&mut key.queue));
+        }),
+        (
+            Edit { ordering_key: Some(OrderingKeyEdit { from: None, to: Some("k".to_owned()) }), ..Edit::default() },
+            |task| {
+                task.body.ordering_key = Some("k".to_owned());
+            },
+        ),
+        (
+            Edit { ordering_key: Some(OrderingKeyEdit { from: Some("k".to_owned()), to: None }), ..Edit::default() },
+            |task| {
+                task.body.ordering_key = None;
+            },
+        ),
         (Edit::default(), |_| {}),
     ];
     let mut task = fixture.insert_one(super::insert::full().due(at(60_000)).expires_at(at(90_000))).await;
@@ -51,6 +77,8 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
         let change = fixture.change(&task, Event::Edit(Box::new(edit.clone())));
         let edited = fixture.apply(&task, Event::Edit(Box::new(edit))).await;
         expect(&mut task);
+        assert_eq!(edited.lane.key, task.lane.key);
+        task.lane = edited.lane.clone();
         task.position.version += 1;
         task.trail.extend(&change.1.trail);
         assert_same(&edited, &task);
@@ -59,6 +87,19 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
     let now = fixture.apply(&task, Event::RunNow).await;
     assert_eq!((now.execute_at, now.due_at), (at(50), at(50)));
     assert_eq!(fixture.lease(now.lane.id, 1).await[0].body, task.body, "a worker gets the edited task");
+}
+
+fn webhook() -> Destination {
+    let headers = BTreeMap::from([("x-a".to_owned(), "b".to_owned())]);
+    let callback = Callback { url: "http://127.0.0.1:9/new".to_owned(), headers };
+    Destination { route: Route::Push("http://127.0.0.1:9".to_owned()), callback: Some(callback) }
+}
+
+/// The lane of a task with another key.
+fn lane_with(task: &Task, edit: impl Fn(&mut LaneKey)) -> Arc<Lane> {
+    let mut lane = Lane::clone(&task.lane);
+    edit(&mut lane.key);
+    Arc::new(lane)
 }
 
 /// What an edit does to a task.

@@ -2,10 +2,10 @@
 
 use punctual_core::lane::LaneId;
 use punctual_core::state::Event;
-use punctual_core::store::Inserted;
+use punctual_core::store::{Applied, Inserted};
 use punctual_core::task::{Edit, NewTask};
 
-use super::{StoreFactory, StoreFixture, TENANT_LANES, created, replayed};
+use super::{StoreFactory, StoreFixture, TENANT_LANES, assert_same, created, replayed};
 use crate::fixtures::{TaskBuilder, at, task};
 
 /// In one batch the first ones are stored. A refused task leaves neither its key nor a lane behind.
@@ -28,10 +28,15 @@ pub async fn insert_bounds_the_lanes_of_a_tenant(factory: &dyn StoreFactory) {
     assert_eq!(lane, first.lane.id, "existing lanes go on");
     assert_eq!(replayed(one(&fixture, to(0).key("first", 1)).await).id, first.id);
     created(one(&fixture, to(most).tenant("other")).await);
-    // An edit only changes the priority, so it is not refused.
+    // An edit of the priority is not refused; one that moves the task is.
     let later = created(one(&fixture, to(1).due(at(1_000))).await);
     let edited = fixture.apply(&later, Event::Edit(Box::new(Edit { priority: Some(9), ..Edit::default() }))).await;
     assert_eq!(edited.lane.key.priority, 9);
+    let moved = Edit { queue: Some("new".to_owned()), ..Edit::default() };
+    let moved = fixture.change(&edited, Event::Edit(Box::new(moved)));
+    let answers = fixture.store.apply(vec![moved]).await.expect("apply answers");
+    assert!(matches!(answers[..], [Applied::TooManyLanes(TENANT_LANES)]), "{answers:?}");
+    assert_same(&fixture.get(&edited).await, &edited);
     let fixture = fixture.reopen().await;
     assert!(matches!(one(&fixture, refused).await, Inserted::TooManyLanes(TENANT_LANES)), "it counts all of them");
 }

@@ -251,7 +251,7 @@ impl Model {
 }
 
 fn edited(row: &mut Task, edit: &Edit, lane: Option<&std::sync::Arc<punctual_core::lane::Lane>>) {
-    let Edit { execute_at, payload, priority, retry_policy, expires_at, metadata } = edit.clone();
+    let Edit { execute_at, payload, priority, retry_policy, expires_at, metadata, .. } = edit.clone();
     row.execute_at = execute_at.unwrap_or(row.execute_at);
     row.expires_at = expires_at.unwrap_or(row.expires_at);
     row.body.payload = payload.unwrap_or_else(|| row.body.payload.clone());

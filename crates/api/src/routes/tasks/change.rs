@@ -10,6 +10,7 @@ use punctual_core::store::Applied;
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 
+use super::submit::too_many_lanes;
 use crate::answer;
 use crate::extract::{If, TaskRequest};
 use crate::problem::{Code, Problem};
@@ -40,8 +41,10 @@ pub async fn change(
             ChangeDecision::Leave(status) => return Ok(answer::task(status, task)),
             ChangeDecision::Apply(change, status) => {
                 let change = change.shortening(&task.trail);
-                if let Some(Applied::Done(_)) = api.store.apply(vec![(request.id, change)]).await?.pop() {
-                    return Ok(answer::task(status, request.find().await?));
+                match api.store.apply(vec![(request.id, change)]).await?.pop() {
+                    Some(Applied::Done(_)) => return Ok(answer::task(status, request.find().await?)),
+                    Some(Applied::TooManyLanes(most)) => return Err(too_many_lanes(most)),
+                    Some(Applied::Lost) | None => {}
                 }
             }
         }

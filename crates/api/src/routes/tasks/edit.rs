@@ -21,6 +21,7 @@ use crate::problem::{Code, Problem};
     request_body = wire::TaskPatch,
     responses(
         (status = 200, description = "The task as it is now", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
+        (status = 429, description = "`quota_exceeded`: it would move to a combination of queue and target beyond those that the tenant may have", body = wire::Problem, content_type = "application/problem+json"),
         (status = 409, description = "`not_editable`: it has begun or finished. A task that a pull worker waits for begins up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch, Invalid,
     ),
@@ -47,4 +48,46 @@ pub async fn edit_task(
 fn not_editable(state: TaskState) -> Problem {
     let detail = format!("the task is {}; only a BLOCKED or PENDING task can be edited", state.as_str());
     Problem::new(Code::NotEditable, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::testing::World;
+
+    async fn patched(world: &World, id: &str, patch: Value) -> Value {
+        world.send("PATCH", &format!("/v1/tasks/{id}"), Some(patch)).await.expect(200)
+    }
+
+    #[tokio::test]
+    async fn a_waiting_task_goes_where_its_patch_says() {
+        let world = World::new();
+        let (url, other) = ("http://a.example/a", "http://b.example/b");
+        let task = json!({"type": "t", "callback_url": url, "callback_headers": {"x-a": "1"}, "delay_seconds": 600});
+        let id = world.submit(task).await;
+        let task = patched(&world, &id, json!({"callback_url": other, "timeout_seconds": 7, "queue": "q"})).await;
+        assert_eq!((&task["callback_url"], &task["callback_headers"]), (&json!(other), &json!({"x-a": "1"})));
+        assert_eq!((&task["timeout_seconds"], &task["queue"]), (&json!(7), &json!("q")));
+        let task = patched(&world, &id, json!({"callback_headers": {}, "ordering_key": "k"})).await;
+        assert_eq!((&task["callback_headers"], &task["ordering_key"]), (&json!({}), &json!("k")));
+        let task = patched(&world, &id, json!({"callback_url": null, "ordering_key": null, "delay_seconds": 0})).await;
+        assert_eq!((&task["callback_url"], &task["ordering_key"]), (&json!(null), &json!(null)));
+        assert_eq!(patched(&world, &id, json!({"queue": "q"})).await["version"], task["version"], "nothing is new");
+        assert_eq!(world.lease("w", "q").await.id, id, "it waits for a pull worker of its new queue");
+    }
+
+    #[tokio::test]
+    async fn a_patch_reports_all_its_faults() {
+        let world = World::new();
+        let id = world.submit(json!({"type": "t", "delay_seconds": 600})).await;
+        let patch = json!({
+            "queue": "no spaces", "timeout_seconds": 0, "ordering_key": "", "callback_headers": {"x-a": "1"},
+        });
+        let answer = world.send("PATCH", &format!("/v1/tasks/{id}"), Some(patch)).await;
+        assert_eq!(answer.pointers(), ["/queue", "/timeout_seconds", "/ordering_key", "/callback_headers"]);
+        let nulls = json!({"queue": null, "timeout_seconds": null, "callback_headers": null});
+        let answer = world.send("PATCH", &format!("/v1/tasks/{id}"), Some(nulls)).await;
+        assert_eq!(answer.pointers(), ["/queue", "/timeout_seconds", "/callback_headers"]);
+    }
 }

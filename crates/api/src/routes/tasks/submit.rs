@@ -98,7 +98,7 @@ pub fn queue_full(queue: &FullQueue) -> Problem {
 pub fn too_many_lanes(most: u64) -> Problem {
     let detail = format!(
         "the tenant has {most} combinations of queue, type, priority and webhook target, as many as limits.tenant_lanes \
-         allows; nothing was stored. Use fewer queues, types or hosts: a combination without tasks is forgotten when \
+         allows; nothing was changed. Use fewer queues, types or hosts: a combination without tasks is forgotten when \
          the history of its tasks is. Tasks for combinations in use are accepted"
     );
     Problem::new(Code::QuotaExceeded, detail).retry_after(60)

@@ -30,6 +30,8 @@ pub(crate) struct RowChange<'a> {
     pub id: TaskId,
     pub change: &'a Change,
     pub lane: Option<i64>,
+    /// The name of its new ordering key, if it gets one.
+    pub ordering: Option<Uuid>,
 }
 
 /// A row after its change.
@@ -157,9 +159,10 @@ pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Resul
 
 /// Edits waiting tasks.
 pub(crate) async fn edit(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
-    let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
+    let (of, edits, moves) = (Conditions::of(wanted), Edits::of(wanted), Edits::of_moves(wanted));
     let judged: [&(dyn ToSql + Sync); 2] = [&of.judged_until, &of.judged_node];
-    let parameters = [&of.row()[..], &judged, &of.position(), &edits.columns(), &[&of.kept_trail]].concat();
+    let kept: [&(dyn ToSql + Sync); 1] = [&of.kept_trail];
+    let parameters = [&of.row()[..], &judged, &of.position(), &edits.columns(), &kept, &moves.columns()].concat();
     Ok(session.query(Sql::TaskEdit, &parameters).await?.iter().map(changed).collect())
 }
 
@@ -268,6 +271,24 @@ impl<'a> Edits<'a> {
             Box::new(edited(wanted, |edit| edit.retry_policy.as_ref().and_then(policy_column))),
             Box::new(sets(|edit| edit.metadata.is_some())),
             Box::new(edited(wanted, |edit| edit.metadata.as_ref().and_then(map_column))),
+        ])
+    }
+
+    /// The columns that only an edit of a waiting task has.
+    fn of_moves(wanted: &[RowChange<'a>]) -> Self {
+        fn edited<'a, T>(wanted: &[RowChange<'a>], column: impl Fn(&'a Edit) -> Option<T>) -> Vec<Option<T>> {
+            each(wanted, |change| change.edit.as_deref().and_then(&column))
+        }
+        let sets = |is_set: fn(&Edit) -> bool| each(wanted, |change| change.edit.as_deref().is_some_and(is_set));
+        let callback = |edit: &'a Edit| edit.destination.as_ref()?.callback.as_ref();
+        Self(vec![
+            Box::new(sets(|edit| edit.destination.is_some())),
+            Box::new(edited(wanted, |edit| Some(callback(edit)?.url.as_str()))),
+            Box::new(edited(wanted, |edit| map_column(&callback(edit)?.headers))),
+            Box::new(edited(wanted, |edit| edit.timeout_millis.map(number_column))),
+            Box::new(sets(|edit| edit.ordering_key.is_some())),
+            Box::new(wanted.iter().map(|wanted| wanted.ordering).collect::<Vec<_>>()),
+            Box::new(edited(wanted, |edit| edit.ordering_key.as_ref()?.to.as_deref())),
         ])
     }
 

@@ -82,7 +82,10 @@ async fn read(writer: &Writer, notes: &[Row]) -> Result<KeyTurns, Fault> {
 async fn choose(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders) -> Result<(), Fault> {
     let mut open = Vec::new();
     for (key, turn) in turns.iter_mut() {
-        if turn.choose(|id| holders.get(&id).map(|holder| holder.row)) == TurnChoice::FirstWaiting {
+        // A task whose key was edited has no turn of this one any more.
+        let row_of =
+            |id: Uuid| holders.get(&id).filter(|holder| holder.ordering == Some(*key)).map(|holder| holder.row);
+        if turn.choose(row_of) == TurnChoice::FirstWaiting {
             open.push(*key);
         }
     }
@@ -103,6 +106,7 @@ async fn choose(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders) ->
 type TurnHolders = HashMap<Uuid, TurnHolder>;
 
 struct TurnHolder {
+    ordering: Option<Uuid>,
     row: TurnRow,
     version: i64,
 }
@@ -117,8 +121,11 @@ async fn holders(writer: &Writer, turns: &KeyTurns) -> Result<TurnHolders, Fault
     let rows = writer.session.query(Sql::TurnHolders, &[&ids]).await?;
     let row = |row: &Row| {
         let (state, attempts): (i16, i32) = (row.get(2), row.get(3));
-        let holder =
-            TurnHolder { row: TurnRow::of_columns(state.into(), attempts.into(), row.get(4)), version: row.get(5) };
+        let holder = TurnHolder {
+            ordering: row.get(1),
+            row: TurnRow::of_columns(state.into(), attempts.into(), row.get(4)),
+            version: row.get(5),
+        };
         (row.get(0), holder)
     };
     Ok(rows.iter().map(row).collect())

@@ -84,7 +84,7 @@ impl TasksInDoubt {
                 given_back += 1;
                 false
             }
-            Some(Applied::Lost) => {
+            Some(Applied::Lost | Applied::TooManyLanes(_)) => {
                 doubt.polls_left -= 1;
                 doubt.polls_left > 0
             }

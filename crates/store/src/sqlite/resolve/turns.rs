@@ -56,7 +56,7 @@ fn decide(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<Opt
     let mut turn = read(session, key, noted)?;
     let mut rows: [Option<(i64, TurnRow)>; 2] = [None; 2];
     for (row, seq) in rows.iter_mut().zip(turn.asks_for()) {
-        *row = row_of(session, seq)?.map(|row| (seq, row));
+        *row = row_of(session, key, seq)?.map(|row| (seq, row));
     }
     if turn.choose(|seq| rows.iter().flatten().find(|row| row.0 == seq).map(|row| row.1)) == TurnChoice::FirstWaiting {
         let first = session.statements.get(Sql::TurnFirst)?;
@@ -88,9 +88,9 @@ fn read(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<TurnD
     Ok(TurnDecision::new(head, held_by, noted.iter().copied(), |letter| holding.contains(&letter)))
 }
 
-fn row_of(session: &mut Session<'_>, seq: i64) -> Result<Option<TurnRow>, Fault> {
-    let query = session.statements.get(Sql::TurnHolder)?;
-    let row = query.query_row([seq], |row| Ok(TurnRow::of_columns(row.get(0)?, row.get(1)?, row.get(2)?)));
+fn row_of(session: &mut Session<'_>, key: Ordering, seq: i64) -> Result<Option<TurnRow>, Fault> {
+    let query = session.statements.get(Sql::TurnHolderOf)?;
+    let row = query.query_row((seq, key), |row| Ok(TurnRow::of_columns(row.get(0)?, row.get(1)?, row.get(2)?)));
     Ok(row.optional()?)
 }
 
