@@ -61,8 +61,9 @@ pub struct Lease {
     /// What the last attempt left to resume from.
     #[schema(value_type = serde_json::Value)]
     pub checkpoint: Option<Json>,
-    /// What the tasks that it depends on returned, in the order of `depends_on`. `null` if they are more
-    /// than 100, or too large to be handed out with the leases of this call: read them by their ids.
+    /// What the tasks that it depends on returned, in the order of `depends_on`. `null` if they are
+    /// more than 100, or too large to be handed out with the leases of this call: read them by
+    /// their ids.
     #[serde(default)]
     #[schema(required = true)]
     pub dependencies: Option<Vec<DependencyResult>>,
@@ -116,7 +117,8 @@ pub struct SettleItem {
     /// `failed`: the delay of the next attempt, up to 30 days, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<Seconds>,
-    /// `released`: how long the task waits before it can be leased again, up to 30 days; 0 if absent.
+    /// `released`: how long the task waits before it can be leased again, up to 30 days; 0 if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_seconds: Option<Seconds>,
     /// `heartbeat`: the progress of the run, up to 64 KiB.

@@ -15,8 +15,8 @@
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
 //! - `insert_replaces_a_final_task_if_asked_to`: with `replace_final` a task takes its key from one
 //!   that is `CANCELLED` or `FAILED`. If it is refused after all, the key stays where it was.
-//! - `insert_all_stores_all_or_nothing`: if one task cannot be stored, none is, and the others answer
-//!   [`Inserted::Withheld`]. Tasks that were submitted before do not stop the others.
+//! - `insert_all_stores_all_or_nothing`: if one task cannot be stored, none is, and the others
+//!   answer [`Inserted::Withheld`]. Tasks that were submitted before do not stop the others.
 //! - `insert_bounds_the_lanes_of_a_tenant`: a task that needs one more lane than its tenant may
 //!   have gives [`Inserted::TooManyLanes`] and is not stored. Tasks of its existing lanes and of
 //!   other tenants are.
@@ -55,9 +55,9 @@
 //! - `apply_keeps_what_a_change_keeps_of_the_trail`: whether the task is changed or edited.
 //! - `apply_answers_each_change_of_a_batch`: in order. A lost change does not stop the others, and
 //!   two changes of one task are applied one after the other.
-//! - `apply_moves_an_edited_task_to_its_new_lane`: whether its priority, its queue or its destination
-//!   is new. A new queue or destination that needs a lane beyond those that its tenant may have gives
-//!   [`Applied::TooManyLanes`], and nothing changes.
+//! - `apply_moves_an_edited_task_to_its_new_lane`: whether its priority, its queue or its
+//!   destination is new. A new queue or destination that needs a lane beyond those that its tenant
+//!   may have gives [`Applied::TooManyLanes`], and nothing changes.
 //! - `apply_as_leader_is_fenced_by_the_term`: nothing is applied for a lease that another node has
 //!   held since.
 //! - `extend_needs_the_token`: an older token, a state other than `RUNNING` or a request to stop
@@ -70,8 +70,8 @@
 //! - `get_is_bound_to_the_tenant`: another tenant's id answers `None`.
 //! - `get_quarantines_a_row_without_its_lane`: it answers `None`, since the tenant is not known,
 //!   and moves the row to the quarantine. Other tasks are not affected.
-//! - `live_names_the_tasks_that_have_not_finished`: in any order. A dead letter has finished; one that
-//!   is re-driven is live again. Unknown tasks are not.
+//! - `live_names_the_tasks_that_have_not_finished`: in any order. A dead letter has finished; one
+//!   that is re-driven is live again. Unknown tasks are not.
 //! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset
 //!   cursors.
 //! - `list_finds_few_tasks_among_many`: the tasks of a tenant that has few are on one page, however

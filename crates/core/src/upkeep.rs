@@ -24,8 +24,8 @@
 //!   an earlier one was stored, even before that is resolved. Tasks behind it in its lane do not
 //!   wait, and it stays the head of its lane.
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not started.
-//! - `an_edited_key_moves_the_turn`: the task gives up the turn of its old key and waits for that of its
-//!   new one, or for none.
+//! - `an_edited_key_moves_the_turn`: the task gives up the turn of its old key and waits for that
+//!   of its new one, or for none.
 //! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Held tasks wait until it is
 //!   re-driven (then it is first) or removed, or its queue says otherwise.
 //! - `a_purged_dead_letter_holds_nothing`: the next task of its key goes on, and its children
@@ -46,11 +46,11 @@
 //! - `a_failure_goes_down_a_chain`: of any length, step by step.
 //! - `a_dead_letter_may_hold_its_children`: as its queue says. They run when it was re-driven and
 //!   completed. They follow their policy when it is removed, or its queue says otherwise.
-//! - `a_redrive_revives_its_dependents_if_asked_to`: the tasks that finished because of the dead letter
-//!   wait again, and those that finished because of them, step by step. Tasks that finished for
-//!   another reason stay as they are.
-//! - `a_revived_task_waits_for_all_its_parents`: also for those that finished without completing since,
-//!   and fails again if one of these is not revived.
+//! - `a_redrive_revives_its_dependents_if_asked_to`: the tasks that finished because of the dead
+//!   letter wait again, and those that finished because of them, step by step. Tasks that finished
+//!   for another reason stay as they are.
+//! - `a_revived_task_waits_for_all_its_parents`: also for those that finished without completing
+//!   since, and fails again if one of these is not revived.
 //! - `a_replaced_task_is_not_revived`: its idempotency key belongs to another task by now.
 //! - `a_parent_that_ends_meanwhile_wakes_its_child`: whether the child's submission or the parent's
 //!   end is first.

@@ -1,9 +1,9 @@
 //! Who waits for which task to finish on this node: one watch for all of them.
 //!
 //! `GET /v1/tasks/{id}?wait_seconds=` waits here. The notifying store announces what this node
-//! finishes. What other nodes, the resolver and claims finish is found by [`FinishWatch::run`], which
-//! asks the store twice a second about all awaited tasks at once. An announcement is a hint: whoever
-//! waits reads the task, and waits again if it has not finished.
+//! finishes. What other nodes, the resolver and claims finish is found by [`FinishWatch::run`],
+//! which asks the store twice a second about all awaited tasks at once. An announcement is a hint:
+//! whoever waits reads the task, and waits again if it has not finished.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What becomes of a task that finished because of a parent, once that parent was re-driven with its
-//! dependents. Pure; the resolvers of both stores call it.
+//! What becomes of a task that finished because of a parent, once that parent was re-driven with
+//! its dependents. Pure; the resolvers of both stores call it.
 
 use std::collections::HashMap;
 

@@ -71,8 +71,8 @@ pub fn check(
     Ok((edit != Edit::default()).then_some(edit))
 }
 
-/// Where the task goes afterwards, if the patch says anything about it. Headers that it does not name
-/// stay as they are, unless there is no webhook any more.
+/// Where the task goes afterwards, if the patch says anything about it. Headers that it does not
+/// name stay as they are, unless there is no webhook any more.
 fn destination(
     faults: &mut Faults,
     patch: &wire::TaskPatch,

@@ -8,8 +8,8 @@
 /// #[async_trait]
 /// impl Store for Wrapper {
 ///     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> { … }
-///     forward_store!(inner: insert_all, claim, start, apply, apply_as, extend, get, live, list, heads, overdue, counts, live_counts,
-///         quarantined, check, close);
+///     forward_store!(inner: insert_all, claim, start, apply, apply_as, extend, get, live, list,
+///         heads, overdue, counts, live_counts, quarantined, check, close);
 /// }
 /// ```
 #[macro_export]

@@ -119,8 +119,8 @@ async fn each_failure_policy_handles_each_end() {
     }
 }
 
-/// A chain, on the settings that a new user has: the dead letter cancels it, and its re-drive brings
-/// it back to its end.
+/// A chain, on the settings that a new user has: the dead letter cancels it, and its re-drive
+/// brings it back to its end.
 #[tokio::test]
 async fn a_redrive_brings_a_cancelled_chain_back() {
     let caller = shared().await;

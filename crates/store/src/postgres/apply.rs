@@ -189,8 +189,8 @@ struct EditTargets {
     refused: HashSet<usize>,
 }
 
-/// Finds where edits move their tasks. What else is in the key of a task's lane never changes but by
-/// an edit, so the lanes can be made before the transaction: its version is compared there.
+/// Finds where edits move their tasks. What else is in the key of a task's lane never changes but
+/// by an edit, so the lanes can be made before the transaction: its version is compared there.
 async fn edit_targets(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<EditTargets, Fault> {
     let mut targets = EditTargets::default();
     let edits = changes.iter().enumerate().filter_map(|(place, (id, change))| Some((place, id, change.edit.as_ref()?)));

@@ -1,9 +1,9 @@
 //! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
 //! A note is a row of `orders_due` (the turn of a key may pass), `settled_parents` (a parent has
-//! finished) or `revived_parents` (a parent is live again, and so are its failed children). After the commit the node's own resolver gets the first number and begins there,
-//! behind the dead index entries of older notes. Every second it begins at the front and finds the
-//! notes of other nodes.
+//! finished) or `revived_parents` (a parent is live again, and so are its failed children). After
+//! the commit the node's own resolver gets the first number and begins there, behind the dead index
+//! entries of older notes. Every second it begins at the front and finds the notes of other nodes.
 
 use std::time::{Duration, Instant};
 

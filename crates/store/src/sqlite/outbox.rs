@@ -1,6 +1,7 @@
 //! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
-//! They are rows of `orders_due`, `settled_parents` and `revived_parents`. Every write records its effects here.
+//! They are rows of `orders_due`, `settled_parents` and `revived_parents`. Every write records its
+//! effects here.
 
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;

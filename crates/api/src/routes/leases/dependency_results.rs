@@ -1,7 +1,7 @@
 //! The results of the tasks that leased tasks depend on, which are handed out with the leases.
 //!
-//! Bounded for a call: what does not fit is left out, and the worker reads it by its id. A store that
-//! does not answer costs the results, never the leases.
+//! Bounded for a call: what does not fit is left out, and the worker reads it by its id. A store
+//! that does not answer costs the results, never the leases.
 
 use std::collections::HashMap;
 

@@ -21,7 +21,8 @@ const WAIT_MAX_MILLIS: u64 = 60_000;
 
 /// Reads a task.
 ///
-/// With `wait_seconds` it answers when the task has finished, or after the wait with what it is then.
+/// With `wait_seconds` it answers when the task has finished, or after the wait with what it is
+/// then.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "get_task",
     params(

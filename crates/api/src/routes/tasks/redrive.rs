@@ -13,9 +13,9 @@ use crate::problem::{Code, Problem};
 
 /// Tries a dead letter again, its retries counted from zero.
 ///
-/// With `dependents` the tasks that were cancelled or failed because of it are revived: they wait for
-/// it again, and so do those that ended because of them. That happens right after the answer, step by
-/// step. A task whose idempotency key was given to another meanwhile stays as it is.
+/// With `dependents` the tasks that were cancelled or failed because of it are revived: they wait
+/// for it again, and so do those that ended because of them. That happens right after the answer,
+/// step by step. A task whose idempotency key was given to another meanwhile stays as it is.
 #[utoipa::path(
     post, path = "/v1/tasks/{id}/redrive", tag = "tasks", operation_id = "redrive_task",
     params(

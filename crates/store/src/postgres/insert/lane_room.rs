@@ -1,7 +1,7 @@
 //! Refuses submissions that need more lanes than their tenant may have.
 //!
-//! The tasks of a schedule are not refused: a schedule has one lane, which was accepted with it. Nor
-//! are edits of the priority; edits of the queue or the destination are.
+//! The tasks of a schedule are not refused: a schedule has one lane, which was accepted with it.
+//! Nor are edits of the priority; edits of the queue or the destination are.
 
 use std::collections::HashSet;
 

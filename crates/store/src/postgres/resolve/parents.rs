@@ -119,8 +119,8 @@ async fn follow(
     Ok(ended)
 }
 
-/// Reads what the notes mean by now. A parent that did not complete may have been re-driven, revived
-/// or removed since.
+/// Reads what the notes mean by now. A parent that did not complete may have been re-driven,
+/// revived or removed since.
 async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
     let noted = |row: &Row| ended_as(row::state(row, 2));
     let failed = |row: &&Row| noted(row) != State::Completed;

@@ -69,8 +69,8 @@ pub(super) fn answer(
 /// The faults that the refusal of a whole batch lists; it counts the other tasks.
 const LISTED_MAX: usize = 100;
 
-/// The refusal of a batch that is stored as a whole or not at all; none if no task is refused. It is
-/// temporary if all refusals are.
+/// The refusal of a batch that is stored as a whole or not at all; none if no task is refused. It
+/// is temporary if all refusals are.
 fn whole_refusal(refusals: &[(usize, Problem)], total: usize) -> Option<Problem> {
     let (place, first) = refusals.first()?;
     let detail = format!(
