@@ -87,7 +87,7 @@ async fn an_edit_is_checked_like_a_submission() {
     let path = format!("/v1/tasks/{}", id_of(&task));
     for (pointer, edit) in [
         ("/type", json!({"type": "other"})),
-        ("/queue", json!({"queue": "other"})),
+        ("/queue", json!({"queue": "no spaces"})),
         ("/status", json!({"status": "COMPLETED"})),
         ("/version", json!({"version": 99})),
         ("/nonsense", json!({"nonsense": 1})),
