@@ -5,20 +5,47 @@ use std::time::Duration;
 use axum::http::header::{AGE, CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use punctual_client::Page;
+use punctual_core::state::State;
 use punctual_core::task::Task;
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::view;
+use crate::extract::query::View;
 use crate::yielding::YieldingBuffer;
+use crate::{not_modified, view};
 
 /// Set on the answer to a request that was made before under the same idempotency key.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// `body` as JSON.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    of_bytes(status, written(body))
+}
+
+fn written(body: &impl Serialize) -> Vec<u8> {
     let mut buffer = YieldingBuffer::default();
     serde_json::to_writer(&mut buffer, body).expect("invariant: every answer can be written as JSON");
-    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], buffer.into_bytes()).into_response()
+    buffer.into_bytes()
+}
+
+fn of_bytes(status: StatusCode, bytes: Vec<u8>) -> Response {
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response()
+}
+
+/// A page of a list as JSON, with a tag of its content.
+pub fn page<T: Serialize>(view: View, page: Page<T>) -> Response {
+    let bytes = match view {
+        View::Full => written(&page),
+        View::Summary => {
+            let items: Vec<Value> = page.items.iter().map(view::summary).collect();
+            written(&Page { items, next_cursor: page.next_cursor })
+        }
+    };
+    let tag = not_modified::tag_of(&bytes);
+    let mut response = of_bytes(StatusCode::OK, bytes);
+    response.headers_mut().insert(ETAG, tag);
+    not_modified::known_by_tag(response)
 }
 
 /// `body` as JSON, with its version as `ETag`.
@@ -28,7 +55,10 @@ pub fn versioned(status: StatusCode, version: u64, body: &impl Serialize) -> Res
 
 /// A task, with its version as `ETag`.
 pub fn task(status: StatusCode, task: Task) -> Response {
-    versioned(status, task.position.version, &view::task(task))
+    // A heartbeat changes the progress and not the version.
+    let is_running = task.state() == State::Running;
+    let response = versioned(status, task.position.version, &view::task(task));
+    if is_running { response } else { not_modified::known_by_tag(response) }
 }
 
 /// The answer to a request that made something, which is at `path` now.

@@ -19,6 +19,7 @@ pub mod extract;
 mod forecast;
 pub mod metrics;
 pub mod middleware;
+mod not_modified;
 pub mod openapi;
 pub mod operations;
 mod overview;

@@ -28,6 +28,7 @@ use tracing::Instrument;
 
 use crate::admission::{Admission, Permit};
 use crate::deadline::BodyArrival;
+use crate::not_modified::KnownTags;
 use crate::operations::Operations;
 use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
@@ -100,6 +101,7 @@ async fn run(
             }
         },
     };
+    let known_tags = KnownTags::of(request.method(), request.headers());
     request.extensions_mut().insert(id.clone());
     if let Some(permit) = &permit {
         request.extensions_mut().insert(permit.clone());
@@ -108,10 +110,13 @@ async fn run(
     let answer = arrival.within(operations.request_deadline, wait, catch_panic(next.run(request))).await;
     match answer {
         _ if arrival.is_late() => Err(Problem::new(Code::RequestTimeout, "the body arrived too slowly")),
-        Some(Ok(response)) => Ok(match &permit {
-            Some(permit) => permit.count(response),
-            None => response,
-        }),
+        Some(Ok(response)) => {
+            let response = known_tags.unless_known(response);
+            Ok(match &permit {
+                Some(permit) => permit.count(response),
+                None => response,
+            })
+        }
         Some(Err(panic)) => {
             tracing::error!(panic, "a handler panicked; answering 500");
             Err(Problem::new(Code::Internal, "the request could not be handled"))

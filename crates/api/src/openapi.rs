@@ -78,6 +78,16 @@ impl IntoResponses for Conflict {
     }
 }
 
+/// 304: the caller has it already.
+pub struct NotModified;
+
+impl IntoResponses for NotModified {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let known = ResponseBuilder::new().description("Unchanged: `If-None-Match` names its `ETag`");
+        BTreeMap::from([("304".to_owned(), RefOr::T(known.build()))])
+    }
+}
+
 /// 412: it is at another version.
 pub struct VersionMismatch;
 

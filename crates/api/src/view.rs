@@ -7,6 +7,8 @@ use punctual_core::queues::QueueWithCounts;
 use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
 
 /// The task on the wire. Takes the task, so that its payload and its labels are not copied.
 pub fn task(task: Task) -> wire::Task {
@@ -57,6 +59,20 @@ pub fn task(task: Task) -> wire::Task {
 /// Many tasks on the wire.
 pub fn tasks(tasks: Vec<Task>) -> Vec<wire::Task> {
     tasks.into_iter().map(task).collect()
+}
+
+/// An item of a list without what can be large: its payload, result, headers and checkpoint, and
+/// those of the task that a schedule makes.
+pub fn summary(item: &impl Serialize) -> Value {
+    let mut item = serde_json::to_value(item).expect("invariant: every item can be written as JSON");
+    let without = |fields: &mut Value| {
+        if let Value::Object(fields) = fields {
+            fields.retain(|name, _| !matches!(&**name, "payload" | "result" | "callback_headers" | "checkpoint"));
+        }
+    };
+    without(&mut item);
+    item.get_mut("task").map(without);
+    item
 }
 
 /// The queue on the wire, with its pause if that holds at `now`.

@@ -34,7 +34,9 @@ pub struct Queue {
     pub on_dead_letter: OnDeadLetter,
     /// The default callback of its tasks; `null`: they wait for a pull worker.
     pub callback_url: Option<String>,
-    /// Extra request headers of those callbacks.
+    /// Extra request headers of those callbacks. Left out of summaries.
+    #[serde(default)]
+    #[schema(required = false)]
     pub callback_headers: BTreeMap<String, String>,
     /// Whether it is paused: none of its tasks begin.
     pub paused: bool,

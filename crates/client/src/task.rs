@@ -33,12 +33,15 @@ pub struct Task {
     /// How urgent it is.
     #[schema(minimum = 0, maximum = 9)]
     pub priority: u8,
-    /// What the worker gets.
-    #[schema(value_type = serde_json::Value)]
+    /// What the worker gets. Left out of summaries.
+    #[serde(default = "Json::null")]
+    #[schema(value_type = serde_json::Value, required = false)]
     pub payload: Json,
     /// Where it is pushed to; `null`: it waits for a pull worker.
     pub callback_url: Option<String>,
-    /// Extra request headers of the webhook.
+    /// Extra request headers of the webhook. Left out of summaries.
+    #[serde(default)]
+    #[schema(required = false)]
     pub callback_headers: BTreeMap<String, String>,
     /// When it should run.
     #[schema(value_type = String, format = DateTime)]
@@ -95,8 +98,9 @@ pub struct Task {
     /// triggered.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub scheduled_for: Option<Timestamp>,
-    /// What its run returned.
-    #[schema(value_type = serde_json::Value)]
+    /// What its run returned. Left out of summaries.
+    #[serde(default)]
+    #[schema(value_type = serde_json::Value, required = false)]
     pub result: Option<Json>,
     /// The progress that its worker reported.
     #[schema(value_type = serde_json::Value)]

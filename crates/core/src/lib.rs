@@ -20,6 +20,7 @@ pub mod ids;
 pub mod insight;
 pub mod json;
 pub mod lane;
+pub mod name_pattern;
 pub mod networks;
 pub mod obstacles;
 pub mod partitions;

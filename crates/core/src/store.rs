@@ -98,6 +98,7 @@ use crate::coordinator::LeaderLease;
 use crate::ids::{NodeId, ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::{Lane, LaneId};
+use crate::name_pattern::NamePattern;
 use crate::partitions::Partition;
 use crate::queues::LiveCounts;
 use crate::state::{Change, State};
@@ -312,10 +313,10 @@ pub struct Filter {
     pub tenant: String,
     /// In one of these states; empty means any.
     pub states: Vec<State>,
-    /// Of this type.
-    pub kind: Option<String>,
-    /// In this queue.
-    pub queue: Option<String>,
+    /// Of such a type.
+    pub kind: Option<NamePattern>,
+    /// In such a queue.
+    pub queue: Option<NamePattern>,
     /// Made by this schedule.
     pub schedule_id: Option<ScheduleId>,
     /// At least this urgent.
@@ -328,6 +329,18 @@ pub struct Filter {
     pub execute_after: Option<Timestamp>,
     /// To be executed before.
     pub execute_before: Option<Timestamp>,
+    /// Finished at or after.
+    pub completed_after: Option<Timestamp>,
+    /// Finished before.
+    pub completed_before: Option<Timestamp>,
+    /// With this ordering key.
+    pub ordering_key: Option<String>,
+    /// Submitted under this idempotency key.
+    pub idempotency_key: Option<String>,
+    /// With this worker, or run last by it.
+    pub worker_id: Option<String>,
+    /// Whose last error has this code.
+    pub error_code: Option<String>,
     /// With these labels.
     pub metadata: BTreeMap<String, String>,
     /// Soonest `execute_at` first instead of newest first.

@@ -365,6 +365,12 @@ impl Task {
         if self.position.state == State::Pending { attempts } else { attempts.saturating_sub(1) }
     }
 
+    /// The worker that runs it, or ran it last.
+    pub fn worker_id(&self) -> Option<&str> {
+        let holder = self.hold.as_ref().filter(|_| self.position.state == State::Running);
+        holder.map(|hold| hold.worker.as_str()).or(self.worker.as_deref())
+    }
+
     /// Whether it has expired: no run may start any more, neither the first nor a retry.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)

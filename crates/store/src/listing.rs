@@ -7,6 +7,7 @@
 //! others have. If they are many, the walk goes on: it finds many in reasonable time, too.
 
 use punctual_core::lane::LaneKey;
+use punctual_core::name_pattern::NamePattern;
 use punctual_core::state::State;
 use punctual_core::store::Filter;
 use punctual_core::task::Task;
@@ -68,8 +69,13 @@ impl GatheredParts {
 }
 
 /// The first and the last queue that a filter allows, by name.
-pub(crate) fn queue_range(filter: &Filter) -> (&str, &str) {
-    filter.queue.as_ref().map_or(("", "\u{10ffff}"), |queue| (queue, queue))
+pub(crate) fn queue_range(filter: &Filter) -> (String, String) {
+    filter.queue.as_ref().map_or_else(|| (String::new(), "\u{10ffff}".to_owned()), NamePattern::range)
+}
+
+/// The only type that a filter allows; none if there may be several.
+pub(crate) fn only_kind(filter: &Filter) -> Option<&str> {
+    filter.kind.as_ref().and_then(NamePattern::exact)
 }
 
 /// Whether a row can match, judging by its narrow columns.
@@ -82,8 +88,8 @@ pub(crate) fn row_fits(filter: &Filter, state: i64, execute_at: Timestamp) -> bo
 /// Whether a row can match, judging by its lane.
 pub(crate) fn lane_fits(filter: &Filter, lane: &LaneKey) -> bool {
     lane.tenant == filter.tenant
-        && filter.kind.as_ref().is_none_or(|kind| lane.kind == *kind)
-        && filter.queue.as_ref().is_none_or(|queue| lane.queue == *queue)
+        && filter.kind.as_ref().is_none_or(|kind| kind.matches(&lane.kind))
+        && filter.queue.as_ref().is_none_or(|queue| queue.matches(&lane.queue))
         && filter.priority_min.is_none_or(|least| lane.priority >= least)
 }
 
@@ -91,6 +97,18 @@ pub(crate) fn lane_fits(filter: &Filter, lane: &LaneKey) -> bool {
 pub(crate) fn body_fits(filter: &Filter, task: &Task) -> bool {
     filter.created_after.is_none_or(|after| task.created_at >= after)
         && filter.created_before.is_none_or(|before| task.created_at < before)
+        && filter.completed_after.is_none_or(|after| task.completed_at.is_some_and(|at| at >= after))
+        && filter.completed_before.is_none_or(|before| task.completed_at.is_some_and(|at| at < before))
         && filter.schedule_id.is_none_or(|schedule| task.body.schedule_id == Some(schedule))
+        && is_or_any(filter.ordering_key.as_deref(), task.body.ordering_key.as_deref())
+        && is_or_any(filter.idempotency_key.as_deref(), task.body.idempotency_key.as_deref())
+        && is_or_any(filter.worker_id.as_deref(), task.worker_id())
         && filter.metadata.iter().all(|(key, value)| task.body.metadata.get(key) == Some(value))
+        // Last, because it reads the trail.
+        && filter.error_code.as_ref().is_none_or(|code| task.trail.last_error().is_some_and(|(_, e)| e.code == *code))
+}
+
+/// Whether a field has the wanted value; none wants any.
+fn is_or_any(wanted: Option<&str>, field: Option<&str>) -> bool {
+    wanted.is_none() || wanted == field
 }

@@ -258,8 +258,8 @@ pub fn filters_of_few_tasks() -> Vec<(Filter, usize)> {
     let own = || Filter { tenant: TENANT.to_owned(), ..Filter::default() };
     let filters = [
         (own(), 10),
-        (Filter { kind: Some("later".to_owned()), ..own() }, 5),
-        (Filter { queue: Some("default".to_owned()), ..own() }, 10),
+        (Filter { kind: Some("later".into()), ..own() }, 5),
+        (Filter { queue: Some("default".into()), ..own() }, 10),
         (Filter { states: vec![State::Pending], ..own() }, 5),
         (Filter { states: vec![State::Completed], ..own() }, 5),
         (Filter { states: vec![State::DeadLettered], ..own() }, 0),

@@ -28,6 +28,19 @@ pub struct PageParams {
     limit: Option<u16>,
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
+    /// `full` (the default), or `summary`: without payloads, results, headers and checkpoints.
+    #[param(pattern = "^(full|summary)$")]
+    view: Option<String>,
+}
+
+/// How much of each item a list shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// Everything.
+    #[default]
+    Full,
+    /// No payloads, results, headers and checkpoints.
+    Summary,
 }
 
 /// The parameters of a request, and the faults found so far.
@@ -120,9 +133,21 @@ impl Query {
         self.number("limit", 1..=LIMIT_MAX)
     }
 
+    /// Takes `view`.
+    pub fn view(&mut self) -> View {
+        let view = self.read("view", |text| match text {
+            "full" => Ok(View::Full),
+            "summary" => Ok(View::Summary),
+            _ => Err("must be full or summary".to_owned()),
+        });
+        view.unwrap_or_default()
+    }
+
     /// Takes `limit` and `cursor`, the last parameters that a listing takes.
     pub fn page(mut self) -> Result<(usize, Option<String>), Problem> {
         let (limit, cursor) = (self.limit().unwrap_or(LIMIT_DEFAULT), self.take("cursor"));
+        // Most items have nothing that a summary leaves out.
+        self.view();
         self.finish()?;
         Ok((limit, cursor))
     }

@@ -11,11 +11,11 @@ use punctual_submission::fields::{NAME_RULE, is_name};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::{json, versioned};
+use crate::answer::{self, versioned};
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query};
 use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant, path_text};
-use crate::openapi::{Invalid, NotFound, Unavailable, VersionMismatch};
+use crate::openapi::{Invalid, NotFound, NotModified, Unavailable, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
@@ -57,15 +57,16 @@ impl FromRequestParts<Api> for QueueRequest {
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues",
     params(PageParams),
-    responses((status = 200, description = "A page of queues", body = QueuePage)),
+    responses((status = 200, description = "A page of queues", body = QueuePage), NotModified),
 )]
-async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, query: Query) -> Result<Response, Problem> {
+async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
+    let view_wanted = query.view();
     let (limit, cursor) = query.page()?;
     let listing = Listing { kind: "queues", scope: &tenant };
     let after = cursor.map(|cursor| listing.open_name(&cursor)).transpose()?;
     let (queues, now) = (api.database.queues(&tenant, after, limit + 1).await?, api.clock.now());
     let items: Vec<wire::Queue> = queues.into_iter().map(|queue| view::queue(queue, now)).collect();
-    Ok(json(StatusCode::OK, &listing.page(items, limit, |last| last.name.clone().into_bytes())))
+    Ok(answer::page(view_wanted, listing.page(items, limit, |last| last.name.clone().into_bytes())))
 }
 
 /// Reads a queue.

@@ -5,6 +5,7 @@ mod cancel;
 mod change;
 mod edit;
 mod explain;
+pub mod filter;
 mod header_key;
 mod history;
 mod list;

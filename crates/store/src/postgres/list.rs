@@ -115,7 +115,7 @@ async fn list_gathered(
 /// they are many.
 async fn gather(session: &Session, filter: &Filter, from: Cursor) -> Result<Option<Vec<ListRow>>, Fault> {
     let (first, last) = listing::queue_range(filter);
-    let (kind, least) = (filter.kind.as_deref(), i64::from(filter.priority_min.unwrap_or(0)));
+    let (kind, least) = (listing::only_kind(filter), i64::from(filter.priority_min.unwrap_or(0)));
     let most_lanes = count_column(listing::GATHERED_LANES + 1);
     let found = session.query(Sql::LanesOfTenant, &[&filter.tenant, &first, &last, &kind, &least, &most_lanes]).await?;
     if found.len() > listing::GATHERED_LANES {

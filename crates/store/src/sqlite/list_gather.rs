@@ -52,10 +52,10 @@ pub(crate) fn gather(
 
 fn lanes_of(session: &mut Session<'_>, filter: &Filter) -> Result<Vec<i64>, Fault> {
     let (first, last) = listing::queue_range(filter);
-    let least = filter.priority_min.unwrap_or(0);
+    let (kind, least) = (listing::only_kind(filter), filter.priority_min.unwrap_or(0));
     let query = session.statements.get(Sql::LanesOfTenant)?;
     let most = count_column(GATHERED_LANES + 1);
-    let lanes = query.query_map((&filter.tenant, first, last, &filter.kind, least, most), |row| row.get(0))?;
+    let lanes = query.query_map((&filter.tenant, first, last, kind, least, most), |row| row.get(0))?;
     Ok(lanes.collect::<Result<_, _>>()?)
 }
 

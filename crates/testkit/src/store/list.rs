@@ -178,10 +178,35 @@ fn in_order<'t>(stored: &'t [Task], keeps: &Keeps, by_execute_at: bool) -> Vec<&
 fn filters(stored: &[Task]) -> Vec<(Filter, Keeps)> {
     let of = || all_of(TENANT);
     let schedule = stored.iter().find_map(|task| task.body.schedule_id).expect("some have a schedule");
+    let finished = stored.iter().filter_map(|task| task.completed_at).max().expect("some have finished");
     let mut filters: Vec<(Filter, Keeps)> = vec![
         (of(), Box::new(|_| true)),
         (Filter { kind: Some("kind.1".into()), ..of() }, Box::new(|task| task.lane.key.kind == "kind.1")),
         (Filter { queue: Some("q2".into()), ..of() }, Box::new(|task| task.lane.key.queue == "q2")),
+        (Filter { kind: Some("kind.*".into()), ..of() }, Box::new(|task| task.lane.key.kind.starts_with("kind."))),
+        (Filter { queue: Some("q*".into()), ..of() }, Box::new(|task| task.lane.key.queue.starts_with('q'))),
+        (
+            Filter { ordering_key: Some("own".into()), ..of() },
+            Box::new(|task| task.body.ordering_key.as_deref() == Some("own")),
+        ),
+        (
+            Filter { idempotency_key: Some("key.7".into()), ..of() },
+            Box::new(|task| task.body.idempotency_key.as_deref() == Some("key.7")),
+        ),
+        (Filter { worker_id: Some("w".into()), ..of() }, Box::new(|task| task.worker_id() == Some("w"))),
+        (Filter { worker_id: Some("nobody".into()), ..of() }, Box::new(|_| false)),
+        (
+            Filter { error_code: Some("expired".into()), ..of() },
+            Box::new(|task| task.trail.last_error().is_some_and(|(_, error)| error.code == "expired")),
+        ),
+        (
+            Filter { completed_after: Some(finished), ..of() },
+            Box::new(move |task| task.completed_at.is_some_and(|at| at >= finished)),
+        ),
+        (
+            Filter { completed_before: Some(finished), ..of() },
+            Box::new(move |task| task.completed_at.is_some_and(|at| at < finished)),
+        ),
         (Filter { schedule_id: Some(schedule), ..of() }, Box::new(move |task| task.body.schedule_id == Some(schedule))),
         (Filter { priority_min: Some(7), ..of() }, Box::new(|task| task.lane.key.priority >= 7)),
         (Filter { priority_min: Some(0), ..of() }, Box::new(|_| true)),
@@ -240,11 +265,17 @@ async fn population(fixture: &StoreFixture<'_>) -> Vec<Task> {
             .due(at(i64::try_from(dice.below(12)).unwrap() * 10 - 20))
             .label("parity", if number % 2 == 0 { "even" } else { "odd" });
         let of = if number % 4 == 0 { of.schedule(schedules[usize::try_from(number / 4 % 2).unwrap()]) } else { of };
+        let of = match number {
+            7 => of.key("key.7", 1),
+            10 => of.ordering_key("own"),
+            _ => of,
+        };
         stored.push(fixture.insert_one(of).await);
         fixture.insert_one(task().tenant("other").label("parity", "odd")).await;
     }
     fixture.advance(1_000);
     for (number, task) in stored.iter_mut().enumerate() {
+        fixture.advance(1);
         *task = bring_to(fixture, task, number % 8).await;
     }
     stored

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::TaskId;
@@ -15,8 +14,8 @@ use utoipa::IntoParams;
 use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::TaskRequest;
-use crate::extract::query::Query;
-use crate::openapi::NotFound;
+use crate::extract::query::{Query, View};
+use crate::openapi::{NotFound, NotModified};
 use crate::problem::{Code, Problem};
 
 /// The parameters of a listing, for the OpenAPI document.
@@ -28,6 +27,8 @@ struct TrailParams {
     limit: Option<u32>,
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
+    /// `full` or `summary`, which show the same here.
+    view: Option<String>,
 }
 
 /// Lists the attempts of a task, oldest first.
@@ -36,7 +37,7 @@ struct TrailParams {
     params(("id" = String, Path, description = "The task's id"), TrailParams),
     responses(
         (status = 200, description = "A page of attempts", body = wire::RunPage),
-        NotFound,
+        NotModified, NotFound,
     ),
 )]
 pub async fn list_runs(request: TaskRequest, query: Query) -> Result<Response, Problem> {
@@ -51,7 +52,7 @@ pub async fn list_runs(request: TaskRequest, query: Query) -> Result<Response, P
     params(("id" = String, Path, description = "The task's id"), TrailParams),
     responses(
         (status = 200, description = "A page of steps", body = wire::EventPage),
-        NotFound,
+        NotModified, NotFound,
     ),
 )]
 pub async fn list_events(request: TaskRequest, query: Query) -> Result<Response, Problem> {
@@ -103,7 +104,7 @@ impl TrailPage {
         let (versions, items): (Vec<u64>, Vec<T>) = rest.by_ref().take(self.limit).unzip();
         let last = versions.last().filter(|_| rest.next().is_some());
         let next_cursor = last.map(|version| self.listing().seal_version(*version));
-        answer::json(StatusCode::OK, &wire::Page { items, next_cursor })
+        answer::page(View::Full, wire::Page { items, next_cursor })
     }
 }
 

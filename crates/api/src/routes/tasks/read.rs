@@ -13,7 +13,7 @@ use crate::admission::Permit;
 use crate::answer;
 use crate::extract::TaskRequest;
 use crate::extract::query::Query;
-use crate::openapi::{Invalid, NotFound, Unavailable};
+use crate::openapi::{Invalid, NotFound, NotModified, Unavailable};
 use crate::problem::Problem;
 
 /// The longest wait for a task to finish.
@@ -31,7 +31,7 @@ const WAIT_MAX_MILLIS: u64 = 60_000;
     ),
     responses(
         (status = 200, description = "The task", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
-        NotFound, Invalid, Unavailable,
+        NotModified, NotFound, Invalid, Unavailable,
     ),
 )]
 pub async fn get_task(
