@@ -6,6 +6,7 @@
 //! a service needs.
 
 use crate::breakers::Breakers;
+use crate::bulk::BulkOperations;
 use crate::coordinator::Coordinator;
 use crate::insight::Insight;
 use crate::queues::Queues;
@@ -15,9 +16,9 @@ use crate::store::Store;
 use crate::upkeep::Upkeep;
 
 /// The ports of a store whose writes notify no loop: all but [`Store`] and [`Schedules`].
-pub trait SidePorts: Queues + Breakers + Registry + Coordinator + Insight + Upkeep {}
+pub trait SidePorts: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep {}
 
-impl<T: Queues + Breakers + Registry + Coordinator + Insight + Upkeep> SidePorts for T {}
+impl<T: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep> SidePorts for T {}
 
 /// Every port of a store (see the module).
 pub trait Database: Store + Schedules + SidePorts {}

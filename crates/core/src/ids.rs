@@ -105,6 +105,11 @@ id!(
     ScheduleId,
     "sched_"
 );
+id!(
+    /// A bulk operation.
+    OperationId,
+    "op_"
+);
 
 impl TaskId {
     /// A fresh id. Ids made in one process grow strictly, even within a millisecond.
@@ -127,6 +132,19 @@ impl ScheduleId {
 }
 
 impl Default for ScheduleId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OperationId {
+    /// A fresh id.
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl Default for OperationId {
     fn default() -> Self {
         Self::new()
     }

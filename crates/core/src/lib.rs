@@ -7,6 +7,7 @@
 pub mod backoff;
 pub mod breakers;
 pub mod broker;
+pub mod bulk;
 pub mod callback;
 mod civil;
 pub mod clock;

@@ -1,7 +1,10 @@
 //! A name, or the beginning of one: what lists and bulk operations match types and queues with.
 
+use serde::{Deserialize, Serialize};
+
 /// Matches names. A trailing `*` stands for any end; names have none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NamePattern {
     /// This name.
     Exact(String),

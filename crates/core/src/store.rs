@@ -93,6 +93,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::coordinator::LeaderLease;
 use crate::ids::{NodeId, ScheduleId, TaskId};
@@ -298,7 +299,7 @@ pub struct Page {
 }
 
 /// Strictly after this task, in the order of the listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     /// Its `execute_at`; only used if the listing is by `execute_at`.
     pub execute_at: Timestamp,
@@ -307,7 +308,8 @@ pub struct Cursor {
 }
 
 /// Which tasks to list, all conditions together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Filter {
     /// Of this tenant.
     pub tenant: String,

@@ -8,6 +8,7 @@
 //! Calls that need locks, batches or the writer's memory are in each store instead.
 
 pub(crate) mod breakers;
+pub(crate) mod bulk;
 pub(crate) mod forecast;
 pub(crate) mod leases;
 pub(crate) mod lists;
@@ -159,6 +160,12 @@ portable_statements! {
     OccurrenceCut,
     OccurrenceList,
     OccurrencePrune,
+    OperationGet,
+    OperationInsert,
+    OperationList,
+    OperationPrune,
+    OperationRunning,
+    OperationWrite,
     PartitionList,
     PartitionLock,
     PartitionMake,

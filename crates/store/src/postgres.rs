@@ -9,6 +9,7 @@
 
 mod apply;
 mod breakers;
+mod bulk;
 mod claim;
 mod cluster;
 mod connection;

@@ -7,6 +7,7 @@
 
 mod apply;
 mod breakers;
+mod bulk;
 mod checkpoint;
 mod checkpointer;
 mod claim;

@@ -59,6 +59,11 @@ mod sqlite {
         punctual_testkit::breakers_conformance!(Sqlite::fresh());
     }
 
+    mod bulk {
+        use super::Sqlite;
+        punctual_testkit::bulk_conformance!(Sqlite::fresh());
+    }
+
     mod coordinator {
         use super::Sqlite;
         use punctual_testkit::coordinator::OverStore;
@@ -164,6 +169,11 @@ mod postgres {
     mod breakers {
         use super::OnServer;
         punctual_testkit::breakers_conformance!(OnServer::fresh().await);
+    }
+
+    mod bulk {
+        use super::OnServer;
+        punctual_testkit::bulk_conformance!(OnServer::fresh().await);
     }
 
     mod coordinator {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 pub mod breakers;
 pub mod broker;
+pub mod bulk;
 pub mod certificates;
 pub mod clock;
 pub mod coordinator;
@@ -74,6 +75,7 @@ mod tests {
         for (port, suites) in [
             (include_str!("../../core/src/store.rs"), &[include_str!("store.rs")][..]),
             (include_str!("../../core/src/breakers.rs"), &[include_str!("breakers.rs")]),
+            (include_str!("../../core/src/bulk.rs"), &[include_str!("bulk.rs")]),
             (include_str!("../../core/src/broker.rs"), &[include_str!("broker.rs")]),
             (
                 include_str!("../../core/src/coordinator.rs"),

@@ -43,6 +43,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0023_upcoming",
     "0024_retry_delays",
     "0025_revived",
+    "0026_operations",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

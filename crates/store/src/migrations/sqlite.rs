@@ -33,6 +33,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0018_empty_lanes",
     "0019_upcoming",
     "0020_revived",
+    "0021_operations",
 };
 
 /// Applies every missing migration; returns their numbers.

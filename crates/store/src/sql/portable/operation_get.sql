@@ -1,0 +1,1 @@
+SELECT body FROM operations WHERE tenant = $1 AND id = $2

@@ -1,0 +1,1 @@
+SELECT body FROM operations WHERE ended_at IS NULL ORDER BY id LIMIT $1
