@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod it {
+    mod bulk;
     mod cron;
     mod retention;
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::coordinator::LeaderLease;
+use punctual_leader::bulk::{self, BulkWorker};
 use punctual_leader::cron::{self, CronLoop};
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::pruner::{self, Pruner};
@@ -23,6 +24,8 @@ const REAP_INTERVAL: Duration = Duration::from_millis(500);
 const CRON_INTERVAL: Duration = Duration::from_secs(1);
 /// The same while a schedule waits for a task.
 const CRON_WAITING_INTERVAL: Duration = Duration::from_millis(250);
+/// The time between two looks for bulk operations.
+const BULK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two passes of the pruner, which keeps things for days.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 /// The time between two scans of all idempotency keys.
@@ -51,12 +54,13 @@ struct LeaderWork {
     parts: Arc<NodeParts>,
     reaper: Reaper,
     cron: CronLoop,
+    bulk: BulkWorker,
     pruner: Pruner,
 }
 
 impl LeaderWork {
     fn new(parts: Arc<NodeParts>) -> Self {
-        Self { reaper: reaper(&parts), cron: cron(&parts), pruner: pruner(&parts), parts }
+        Self { reaper: reaper(&parts), cron: cron(&parts), bulk: bulk(&parts), pruner: pruner(&parts), parts }
     }
 
     /// Leads as the holder of `lease`, until `stop` or until the store reports another leader.
@@ -70,6 +74,10 @@ impl LeaderWork {
             self.cron.run(&lease, over.clone()).await;
             over.cancel();
         };
+        let bulk = async {
+            self.bulk.run(&lease, over.clone()).await;
+            over.cancel();
+        };
         let tables = async {
             match self.parts.postgres.clone() {
                 Some(store) => cluster::prepare_tables(store, Arc::clone(&self.parts.clock), over.clone()).await,
@@ -77,7 +85,7 @@ impl LeaderWork {
             }
         };
         self.parts.metrics.leader.set(1);
-        tokio::join!(reaper, cron, self.pruner.run(over.clone()), tables);
+        tokio::join!(reaper, cron, bulk, self.pruner.run(over.clone()), tables);
         self.parts.metrics.leader.set(0);
     }
 }
@@ -112,6 +120,12 @@ fn cron(parts: &NodeParts) -> CronLoop {
         prune_interval: PRUNE_INTERVAL,
     };
     CronLoop::new(deps, config)
+}
+
+fn bulk(parts: &NodeParts) -> BulkWorker {
+    let config =
+        bulk::Config { interval: BULK_INTERVAL, kept: parts.config.retention.history, prune_interval: PRUNE_INTERVAL };
+    BulkWorker::new(Arc::clone(&parts.store), parts.database.clone(), Arc::clone(&parts.clock), parts.node, config)
 }
 
 fn pruner(parts: &NodeParts) -> Pruner {

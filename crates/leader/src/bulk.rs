@@ -1,0 +1,194 @@
+//! Works off bulk operations: cancels, re-drives and purges all tasks that a filter matches.
+//!
+//! The leader runs it. Invariant: a page of tasks is changed first and recorded second, each by one
+//! conditional write. A crash in between repeats the page, whose changed tasks no longer match, so
+//! nothing is done twice; `done` may then miss that page.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use punctual_core::bulk::{BulkOperation, BulkOperations, BulkProgress, BulkState};
+use punctual_core::clock::Clock;
+use punctual_core::coordinator::LeaderLease;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::state::{By, Change, transition};
+use punctual_core::store::{Applied, Store, StoreError};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The tasks of one page: some milliseconds of the store's time.
+const PAGE_TASKS: usize = 200;
+
+/// The operations that take turns, a page each. Others wait until one of them has ended.
+const OPERATIONS_AT_ONCE: usize = 16;
+
+/// How often a task that others change meanwhile is tried.
+const ROUNDS: usize = 8;
+
+/// Ended operations that are removed at once.
+const PRUNED_AT_ONCE: usize = 100;
+
+/// How often it looks for operations, and how long it keeps them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The pause while there is no operation.
+    pub interval: Duration,
+    /// How long an operation can be read after it ended; none means forever.
+    pub kept: Option<Duration>,
+    /// How often it looks for old ones.
+    pub prune_interval: Duration,
+}
+
+/// Works off bulk operations (see the module).
+pub struct BulkWorker {
+    store: Arc<dyn Store>,
+    operations: Arc<dyn BulkOperations>,
+    clock: Arc<dyn Clock>,
+    node: NodeId,
+    config: Config,
+    /// When it looks for old ones next.
+    prune_at: Mutex<Instant>,
+}
+
+/// What a pass found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BulkPass {
+    /// No operation runs.
+    Idle,
+    /// A page of each running operation was worked off.
+    Worked,
+    /// Another node has led since.
+    NotLeader,
+}
+
+impl BulkWorker {
+    /// A worker that writes as `node`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        operations: Arc<dyn BulkOperations>,
+        clock: Arc<dyn Clock>,
+        node: NodeId,
+        config: Config,
+    ) -> Self {
+        Self { store, operations, clock, node, config, prune_at: Mutex::new(Instant::now()) }
+    }
+
+    /// Works as the holder of `lease`, until `shutdown`, or until another node has led since.
+    pub async fn run(&self, lease: &LeaderLease, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let begun = Instant::now();
+            let pause = match self.run_once(lease).await {
+                // As long as the page took, so that other writes have half of the time.
+                Ok(BulkPass::Worked) => begun.elapsed().min(self.config.interval),
+                Ok(BulkPass::Idle) => self.config.interval,
+                Ok(BulkPass::NotLeader) => return,
+                Err(error) => {
+                    tracing::warn!(error = %error, "cannot work off a bulk operation; retrying at the next pass");
+                    self.config.interval
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Works off a page of each running operation.
+    pub async fn run_once(&self, lease: &LeaderLease) -> Result<BulkPass, StoreError> {
+        let running = self.operations.running_operations(OPERATIONS_AT_ONCE).await?;
+        if running.is_empty() {
+            self.prune().await?;
+            return Ok(BulkPass::Idle);
+        }
+        for operation in running {
+            match self.work_off(lease, &operation).await {
+                Ok(Some(page)) => self.record(operation, page).await?,
+                Ok(None) => return Ok(BulkPass::NotLeader),
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => self.give_up(operation, &error).await?,
+            }
+        }
+        Ok(BulkPass::Worked)
+    }
+
+    /// Changes the tasks of the next page. None if another node has led since.
+    async fn work_off(
+        &self,
+        lease: &LeaderLease,
+        operation: &BulkOperation,
+    ) -> Result<Option<BulkProgress>, StoreError> {
+        let page = self.store.list(operation.filter.clone(), operation.after, PAGE_TASKS).await?;
+        let mut progress = BulkProgress { next: page.next, ..BulkProgress::default() };
+        let mut tasks = page.tasks;
+        for _ in 0..ROUNDS {
+            let changes: Vec<(TaskId, Change)> = tasks.iter().filter_map(|task| self.decide(operation, task)).collect();
+            // Also without changes: only the leader may record a page.
+            let tried: Vec<TaskId> = changes.iter().map(|(id, _)| *id).collect();
+            let Some(applied) = self.store.apply_as(lease, changes).await? else { return Ok(None) };
+            let is_done = |applied: &&Applied| matches!(applied, Applied::Done(_));
+            progress.done += applied.iter().filter(is_done).count() as u64;
+            let lost = tried.into_iter().zip(&applied).filter(|(_, applied)| !is_done(applied));
+            let lost: Vec<TaskId> = lost.map(|(id, _)| id).collect();
+            if lost.is_empty() {
+                return Ok(Some(progress));
+            }
+            tasks = self.store.get(operation.tenant(), lost).await?.into_iter().flatten().collect();
+        }
+        progress.failed += tasks.iter().filter(|task| operation.wants(task)).count() as u64;
+        Ok(Some(progress))
+    }
+
+    /// The change of a task; none if it is no longer one of those that match.
+    fn decide(&self, operation: &BulkOperation, task: &Task) -> Option<(TaskId, Change)> {
+        let by = By { now: self.clock.now(), node: self.node, actor: Actor::Client };
+        let change = operation.wants(task).then(|| transition(&task.position, operation.kind.event(), &by))?.ok()?;
+        Some((task.id, change.shortening(&task.trail)))
+    }
+
+    /// Records a page. If a client has ended the operation meanwhile, the page still counts.
+    async fn record(&self, mut operation: BulkOperation, page: BulkProgress) -> Result<(), StoreError> {
+        for _ in 0..ROUNDS {
+            let (tenant, id, now) = (operation.tenant().to_owned(), operation.id, self.clock.now());
+            let advanced = operation.after_page(page, now);
+            if self.operations.write_operation(advanced.clone()).await? {
+                log_end(&advanced, now);
+                return Ok(());
+            }
+            let Some(current) = self.operations.operation(&tenant, id).await? else { return Ok(()) };
+            operation = current;
+        }
+        Ok(())
+    }
+
+    /// Ends an operation that meets tasks which cannot be read.
+    async fn give_up(&self, operation: BulkOperation, error: &StoreError) -> Result<(), StoreError> {
+        tracing::error!(operation.id = %operation.id, error = %error, "a bulk operation cannot go on; it has failed");
+        if let Some(failed) = operation.ended(BulkState::Failed, Some(error.to_string()), self.clock.now()) {
+            // If a client has ended it meanwhile, it is as well.
+            self.operations.write_operation(failed).await?;
+        }
+        Ok(())
+    }
+
+    async fn prune(&self) -> Result<(), StoreError> {
+        if let Some(kept) = self.config.kept
+            && *self.prune_at.lock() <= Instant::now()
+        {
+            *self.prune_at.lock() = Instant::now() + self.config.prune_interval;
+            self.operations.prune_operations(self.clock.now().minus(kept), PRUNED_AT_ONCE).await?;
+        }
+        Ok(())
+    }
+}
+
+fn log_end(operation: &BulkOperation, now: Timestamp) {
+    if operation.state != BulkState::Running && operation.finished_at == Some(now) {
+        let (kind, done, failed) = (operation.kind.as_str(), operation.done, operation.failed);
+        tracing::info!(operation.id = %operation.id, kind, done, failed, "a bulk operation has ended");
+    }
+}
