@@ -1,10 +1,12 @@
 //! The routes, one file per noun. [`router`] merges them, with their parts of the OpenAPI document.
 
 pub mod admin;
+pub mod bulk;
 pub mod forecast;
 pub mod health;
 pub mod leases;
 pub mod metrics;
+pub mod operations;
 pub mod queues;
 pub mod schedules;
 pub mod tasks;
@@ -19,6 +21,8 @@ use crate::state::Api;
 pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .merge(tasks::router())
+        .merge(bulk::router())
+        .merge(operations::router())
         .merge(leases::router())
         .merge(schedules::router())
         .merge(workers::router())

@@ -24,6 +24,7 @@ pub mod lease;
 pub mod ledger;
 pub mod new_task;
 mod objects;
+pub mod operation;
 pub mod page;
 pub mod priority;
 pub mod problem;
@@ -50,9 +51,10 @@ pub use lease::{
     DependencyResult, Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled,
 };
 pub use new_task::{NewTask, Redrive, TaskPatch};
+pub use operation::{BulkRequest, DryRun, Operation, TaskFilter};
 pub use page::{
-    BreakerPage, EventPage, NodePage, OccurrencePage, Page, PartitionPage, QueuePage, RunPage, SchedulePage, TaskPage,
-    UpcomingRunPage, WorkerPage,
+    BreakerPage, EventPage, NodePage, OccurrencePage, OperationPage, Page, PartitionPage, QueuePage, RunPage,
+    SchedulePage, TaskPage, UpcomingRunPage, WorkerPage,
 };
 pub use priority::Priority;
 pub use problem::{FieldError, Problem};

@@ -10,6 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::breaker::Breaker;
 use crate::cluster::{Node, Partition};
 use crate::history::{Run, TaskEvent};
+use crate::operation::Operation;
 use crate::queue::Queue;
 use crate::schedule::{Occurrence, Schedule, UpcomingRun};
 use crate::task::Task;
@@ -40,6 +41,8 @@ pub type PartitionPage = Page<Partition>;
 pub type BreakerPage = Page<Breaker>;
 /// A page of queues.
 pub type QueuePage = Page<Queue>;
+/// A page of bulk operations.
+pub type OperationPage = Page<Operation>;
 /// A page of schedules.
 pub type SchedulePage = Page<Schedule>;
 /// A page of occurrences of a schedule.

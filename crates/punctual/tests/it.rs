@@ -5,6 +5,7 @@ mod it {
     mod batch;
     mod bench;
     mod breakers;
+    mod bulk;
     mod client;
     mod clock;
     mod cluster;

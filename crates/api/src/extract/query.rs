@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use punctual_client::Seconds;
 use punctual_client::problem::FieldError;
+use punctual_client::{Seconds, TaskFilter};
 use punctual_core::time::Timestamp;
+use serde_json::Value;
 use url::form_urlencoded;
 use utoipa::IntoParams;
 
@@ -50,18 +51,39 @@ pub enum View {
 pub struct Query {
     pairs: Vec<(String, String)>,
     faults: Vec<FieldError>,
+    /// What a pointer begins with: a question mark, or the place of a filter in a body.
+    root: &'static str,
 }
 
 impl Query {
     /// The parameters of a raw query string.
     pub fn parse(raw: &str) -> Self {
         let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
-        let mut query = Self { pairs, faults: Vec::new() };
+        let mut query = Self { pairs, faults: Vec::new(), root: "?" };
         // The decoder writes U+FFFD for bytes that are no text.
         let broken =
             query.pairs.iter().filter(|(name, value)| [name, value].iter().any(|t| t.contains(['\u{fffd}', '\0'])));
-        query.faults = broken.map(|(name, _)| fault(name, "must be UTF-8 without NUL")).collect();
+        query.faults = broken.map(|(name, _)| fault("?", name, "must be UTF-8 without NUL")).collect();
         query
+    }
+
+    /// The conditions of a filter in a body, as a query would say them. Its states are left out.
+    pub fn of_filter(filter: &TaskFilter) -> Self {
+        let filter = TaskFilter { status: Vec::new(), ..filter.clone() };
+        let fields = serde_json::to_value(filter).expect("invariant: a filter can be written as JSON");
+        let mut pairs = Vec::new();
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            match value {
+                Value::String(text) => pairs.push((name.clone(), text.clone())),
+                Value::Object(labels) => pairs.extend(
+                    labels
+                        .iter()
+                        .filter_map(|(key, value)| Some((format!("{name}.{key}"), value.as_str()?.to_owned()))),
+                ),
+                other => pairs.push((name.clone(), other.to_string())),
+            }
+        }
+        Self { pairs, faults: Vec::new(), root: "/filter/" }
     }
 
     /// Takes a parameter that may be given once.
@@ -154,19 +176,20 @@ impl Query {
 
     /// Adds a fault of a parameter.
     pub fn refuse(&mut self, name: &str, message: impl Into<String>) {
-        self.faults.push(fault(name, message));
+        self.faults.push(fault(self.root, name, message));
     }
 
     /// Fails with all faults, including the parameters that were not taken.
     pub fn finish(mut self) -> Result<(), Problem> {
-        let unknown = self.pairs.iter().map(|(name, _)| fault(name, "is not a known parameter"));
+        let root = self.root;
+        let unknown = self.pairs.iter().map(|(name, _)| fault(root, name, "is not a known parameter"));
         self.faults.extend(unknown);
         if self.faults.is_empty() { Ok(()) } else { Err(Problem::invalid(self.faults)) }
     }
 }
 
-fn fault(name: &str, message: impl Into<String>) -> FieldError {
-    FieldError::new(format!("?{name}"), message)
+fn fault(root: &str, name: &str, message: impl Into<String>) -> FieldError {
+    FieldError::new(format!("{root}{name}"), message)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {

@@ -38,7 +38,7 @@ fn operations_are_complete() {
         }
         assert!(operation["responses"].get("default").is_some(), "{place} never fails");
         let has_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH")
-            && !["/run", "/purge"].iter().any(|end| path.ends_with(end));
+            && !["/{id}/run", "/{id}/purge"].iter().any(|end| path.ends_with(end));
         assert_eq!(operation.get("requestBody").is_some(), has_body, "{place}");
     }
 }

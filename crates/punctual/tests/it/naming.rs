@@ -38,6 +38,7 @@ const REASONS: &[(&str, &str)] = &[
     ("NewTask", WIRE),
     ("NotedRow", STORES),
     ("Occurrence", WIRE),
+    ("Operation", "a bulk operation on the wire, and a call of the store in the model"),
     ("Options", "what a module is opened or started with; named with its module"),
     ("Page", WIRE),
     ("Partition", WIRE),

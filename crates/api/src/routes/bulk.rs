@@ -1,0 +1,161 @@
+//! Bulk changes: `POST /v1/tasks/cancel`, `POST /v1/dead-letters/redrive` and
+//! `POST /v1/dead-letters/purge`.
+//!
+//! A request is stored as an operation, which the leader works off (`leader::bulk`).
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::bulk::{BulkKind, BulkOperation};
+use punctual_core::state::State as TaskState;
+use punctual_core::store::{Filter, StoreError};
+use punctual_core::task::Task;
+use serde_json::json;
+use tokio::time::Instant;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::operations::operation_view;
+use super::tasks::filter::read_filter;
+use crate::answer;
+use crate::extract::query::Query;
+use crate::extract::{JsonBody, Tenant};
+use crate::openapi::Invalid;
+use crate::problem::Problem;
+use crate::state::Api;
+use crate::view;
+
+/// How long matching tasks are counted.
+const COUNT_TIME_MAX: Duration = Duration::from_secs(5);
+/// The tasks that are read at once to count them.
+const COUNT_PAGE: usize = 1_000;
+/// The tasks that a dry run shows.
+const SAMPLE: usize = 10;
+
+/// The routes of bulk changes.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(cancel_tasks))
+        .routes(routes!(redrive_dead_letters))
+        .routes(routes!(purge_dead_letters))
+}
+
+/// Cancels all tasks that match.
+///
+/// Waiting tasks are cancelled, running ones are asked to stop. Tasks that are submitted after the
+/// answer are left alone. The operation goes on after a crash.
+#[utoipa::path(
+    post, path = "/v1/tasks/cancel", tag = "tasks", operation_id = "cancel_tasks",
+    request_body = wire::BulkRequest,
+    responses(
+        (status = 200, description = "What a dry run found; nothing was changed", body = wire::DryRun),
+        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String, description = "Where to read it"))),
+        Invalid,
+    ),
+)]
+async fn cancel_tasks(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    JsonBody(wanted): JsonBody<wire::BulkRequest>,
+) -> Result<Response, Problem> {
+    begin(&api, tenant, BulkKind::Cancel, &wanted).await
+}
+
+/// Tries all dead letters again that match, their retries counted from zero.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/redrive", tag = "tasks", operation_id = "redrive_dead_letters",
+    request_body = wire::BulkRequest,
+    responses(
+        (status = 200, description = "What a dry run found; nothing was changed", body = wire::DryRun),
+        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String, description = "Where to read it"))),
+        Invalid,
+    ),
+)]
+async fn redrive_dead_letters(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    JsonBody(wanted): JsonBody<wire::BulkRequest>,
+) -> Result<Response, Problem> {
+    begin(&api, tenant, BulkKind::Redrive, &wanted).await
+}
+
+/// Discards all dead letters that match. They become `CANCELLED`.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/purge", tag = "tasks", operation_id = "purge_dead_letters",
+    request_body = wire::BulkRequest,
+    responses(
+        (status = 200, description = "What a dry run found; nothing was changed", body = wire::DryRun),
+        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String, description = "Where to read it"))),
+        Invalid,
+    ),
+)]
+async fn purge_dead_letters(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    JsonBody(wanted): JsonBody<wire::BulkRequest>,
+) -> Result<Response, Problem> {
+    begin(&api, tenant, BulkKind::Purge, &wanted).await
+}
+
+async fn begin(api: &Api, tenant: String, kind: BulkKind, wanted: &wire::BulkRequest) -> Result<Response, Problem> {
+    let mut query = Query::of_filter(&wanted.filter);
+    let states = states(kind, &wanted.filter, &mut query);
+    let filter = Filter { tenant, states, ..read_filter(&mut query) };
+    query.finish()?;
+    let matching = count(api, &filter).await?;
+    if wanted.dry_run {
+        let sample: Vec<_> = view::tasks(matching.sample).iter().map(view::summary).collect();
+        let found = json!({"matched": matching.count, "more": matching.more, "sample": sample});
+        return Ok(answer::json(StatusCode::OK, &found));
+    }
+    let total = (!matching.more).then_some(matching.count);
+    let operation = BulkOperation::begun(kind, filter, total, api.clock.now());
+    api.database.insert_operation(operation.clone()).await?;
+    tracing::info!(operation.id = %operation.id, kind = kind.as_str(), tenant = operation.tenant(), "a bulk operation has begun");
+    let path = format!("/v1/operations/{}", operation.id);
+    Ok(answer::created(answer::json(StatusCode::ACCEPTED, &operation_view(operation)), &path))
+}
+
+/// The states that the filter names, or all that the operation can change.
+fn states(kind: BulkKind, filter: &wire::TaskFilter, query: &mut Query) -> Vec<TaskState> {
+    let possible = kind.states();
+    if filter.status.is_empty() {
+        return possible;
+    }
+    let is_named = |state: &TaskState| filter.status.contains(&(*state).into());
+    if filter.status.iter().any(|status| !possible.iter().any(|state| wire::Status::from(*state) == *status)) {
+        let names: Vec<&str> = possible.iter().map(|state| state.as_str()).collect();
+        query.refuse("status", format!("must be {}: the others cannot be changed so", names.join(", ")));
+    }
+    possible.into_iter().filter(is_named).collect()
+}
+
+/// The tasks that match, as far as they were counted.
+struct MatchingTasks {
+    count: u64,
+    more: bool,
+    sample: Vec<Task>,
+}
+
+async fn count(api: &Api, filter: &Filter) -> Result<MatchingTasks, StoreError> {
+    let began = Instant::now();
+    let mut matching = MatchingTasks { count: 0, more: false, sample: Vec::new() };
+    let mut after = None;
+    loop {
+        let page = api.store.list(filter.clone(), after, COUNT_PAGE).await?;
+        matching.count += page.tasks.len() as u64;
+        let wanted = SAMPLE - matching.sample.len();
+        matching.sample.extend(page.tasks.into_iter().take(wanted));
+        after = page.next;
+        matching.more = after.is_some();
+        if !matching.more || began.elapsed() >= COUNT_TIME_MAX {
+            return Ok(matching);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
