@@ -34,6 +34,11 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub uncounted: Option<String>,
+    /// The first KiB of what the webhook answered, if the run failed. Left out if it answered
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub response_excerpt: Option<String>,
 }
 
 /// What went wrong in a run.

@@ -114,6 +114,9 @@ fn run(run: Run<'_>) -> wire::Run {
         Some(end) => (Some(end.at), Some(end.outcome.to_owned()), end.error, end.http_status),
         None => (None, None, None, None),
     };
+    // Pull workers have details of their own, and no status.
+    let response_excerpt =
+        http_status.and(error.as_ref()).and_then(|error| response_excerpt(error.details.as_deref()?));
     let error = error.map(|error| wire::RunError {
         code: error.code.into_owned(),
         message: error.message.into_owned(),
@@ -129,7 +132,14 @@ fn run(run: Run<'_>) -> wire::Run {
         error,
         http_status,
         uncounted,
+        response_excerpt,
     }
+}
+
+/// The beginning of the answer in the details of a webhook's refusal.
+fn response_excerpt(details: &str) -> Option<String> {
+    let details: serde_json::Value = serde_json::from_str(details).ok()?;
+    details.get("response_body")?.as_str().map(str::to_owned)
 }
 
 /// The steps. A completion is written without reading the task, so it lacks the name of its worker,
@@ -170,3 +180,6 @@ fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::T
         omitted: entry.omitted(),
     }
 }
+
+#[cfg(test)]
+mod tests;
