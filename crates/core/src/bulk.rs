@@ -154,7 +154,8 @@ impl BulkOperation {
         &self.filter.tenant
     }
 
-    /// The same operation after a page. One that was ended meanwhile counts the page and stays ended.
+    /// The same operation after a page. One that was ended meanwhile counts the page and stays
+    /// ended.
     #[must_use]
     pub fn after_page(mut self, page: BulkProgress, now: Timestamp) -> Self {
         self.revision += 1;

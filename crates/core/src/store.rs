@@ -309,7 +309,8 @@ pub struct Cursor {
 
 /// Which tasks to list, all conditions together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+// A node that does not know a condition must not change what it excludes.
+#[serde(default, deny_unknown_fields)]
 pub struct Filter {
     /// Of this tenant.
     pub tenant: String,

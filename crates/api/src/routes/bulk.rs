@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
-use punctual_core::bulk::{BulkKind, BulkOperation};
+use punctual_core::bulk::{BulkKind, BulkOperation, BulkState};
 use punctual_core::state::State as TaskState;
 use punctual_core::store::{Filter, StoreError};
 use punctual_core::task::Task;
@@ -24,7 +24,7 @@ use crate::answer;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::Invalid;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
 
@@ -32,6 +32,9 @@ use crate::view;
 const COUNT_TIME_MAX: Duration = Duration::from_secs(5);
 /// The tasks that are read at once to count them.
 const COUNT_PAGE: usize = 1_000;
+/// The maximum number of running operations of a tenant, among its latest ones.
+const RUNNING_MAX: usize = 10;
+const RECENT: usize = 100;
 /// The tasks that a dry run shows.
 const SAMPLE: usize = 10;
 
@@ -111,12 +114,24 @@ async fn begin(api: &Api, tenant: String, kind: BulkKind, wanted: &wire::BulkReq
         let found = json!({"matched": matching.count, "more": matching.more, "sample": sample});
         return Ok(answer::json(StatusCode::OK, &found));
     }
+    require_room(api, &filter.tenant).await?;
     let total = (!matching.more).then_some(matching.count);
     let operation = BulkOperation::begun(kind, filter, total, api.clock.now());
     api.database.insert_operation(operation.clone()).await?;
     tracing::info!(operation.id = %operation.id, kind = kind.as_str(), tenant = operation.tenant(), "a bulk operation has begun");
     let path = format!("/v1/operations/{}", operation.id);
     Ok(answer::created(answer::json(StatusCode::ACCEPTED, &operation_view(operation)), &path))
+}
+
+/// Fails if the tenant has as many running operations as it may have. Requests at the same instant
+/// may pass together: the bound keeps the table small, and need not be exact.
+async fn require_room(api: &Api, tenant: &str) -> Result<(), Problem> {
+    let recent = api.database.list_operations(tenant, None, RECENT).await?;
+    if recent.iter().filter(|operation| operation.state == BulkState::Running).count() < RUNNING_MAX {
+        return Ok(());
+    }
+    let detail = format!("the tenant has {RUNNING_MAX} running operations; wait for one, or cancel it");
+    Err(Problem::new(Code::QuotaExceeded, detail).retry_after(5))
 }
 
 /// The states that the filter names, or all that the operation can change.

@@ -19,7 +19,7 @@ async fn a_bulk_cancel_survives_a_kill() {
     let path = format!("/v1/operations/{}", operation["operation_id"].as_str().expect("an id"));
     eventually("the operation is done", SOON, async || {
         let operation = world.caller().api.get(&path).await.expect(200);
-        if operation["state"] == "done" { Ok(()) } else { Err(operation) }
+        if operation["state"] == "done" { Ok(()) } else { Err(operation.to_string()) }
     })
     .await;
     let count = async |filter: &str| {

@@ -56,3 +56,16 @@ async fn a_faulty_filter_is_pointed_at() {
     let unknown = world.send("POST", "/v1/dead-letters/redrive", Some(json!({"filter": {"tpye": "t"}}))).await;
     assert_eq!(unknown.status.as_u16(), 422, "{}", unknown.text);
 }
+
+#[tokio::test]
+async fn a_tenant_has_few_operations_at_once() {
+    let world = World::new();
+    for _ in 0..10 {
+        world.send("POST", CANCEL, Some(of_customer("a"))).await.expect(202);
+    }
+    let refused = world.send("POST", CANCEL, Some(of_customer("a"))).await;
+    assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (429, "quota_exceeded"));
+    let first = world.get("/v1/operations").await["items"][0]["operation_id"].as_str().unwrap().to_owned();
+    world.send("DELETE", &format!("/v1/operations/{first}"), None).await.expect(200);
+    world.send("POST", CANCEL, Some(of_customer("a"))).await.expect(202);
+}
