@@ -1,5 +1,6 @@
 //! Typed, prefixed ids. On the wire an id is its prefix and a `UUIDv7` in lower case. So a task's
-//! id sorts by the time of its submission, and a run's id cannot be mistaken for a task's.
+//! id sorts by the time of its submission, and a run's id cannot be mistaken for a task's. A task's
+//! id is read without its prefix, too: SQL has it as a `uuid`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +20,7 @@ pub struct NotAnId {
 }
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $needs_prefix:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Uuid);
@@ -55,8 +56,12 @@ macro_rules! id {
             type Err = NotAnId;
             fn from_str(text: &str) -> Result<Self, NotAnId> {
                 let fault = NotAnId { prefix: $prefix };
-                let rest = text.strip_prefix($prefix).ok_or(fault)?;
-                // Only one spelling: upper case, braces and bare hex would give one id two texts.
+                let rest = match text.strip_prefix($prefix) {
+                    Some(rest) => rest,
+                    None if $needs_prefix => return Err(fault),
+                    None => text,
+                };
+                // Neither upper case nor braces nor bare hex: an id has few spellings.
                 if rest.len() != 36 || rest.bytes().any(|b| b.is_ascii_uppercase()) {
                     return Err(fault);
                 }
@@ -93,17 +98,20 @@ macro_rules! id {
 id!(
     /// One task, for its whole life.
     TaskId,
-    "task_"
+    "task_",
+    false
 );
 id!(
     /// One run (attempt) of a task.
     RunId,
-    "run_"
+    "run_",
+    true
 );
 id!(
     /// A recurring schedule.
     ScheduleId,
-    "sched_"
+    "sched_",
+    true
 );
 id!(
     /// A bulk operation.
@@ -209,17 +217,22 @@ mod tests {
     }
 
     #[test]
-    fn an_id_has_one_spelling() {
+    fn the_id_of_a_task_needs_no_prefix() {
         let id = TaskId::new();
-        assert_eq!(id.to_string().parse(), Ok(id));
         let bare = id.uuid().to_string();
-        for other in
-            [bare.clone(), format!("run_{bare}"), format!("task_{}", bare.to_uppercase()), format!("task_{{{bare}}}")]
-        {
-            if other != id.to_string() {
-                assert!(other.parse::<TaskId>().is_err(), "{other}");
-            }
+        assert_eq!((id.to_string().parse(), bare.parse()), (Ok(id), Ok(id)));
+        assert_eq!(format!("task_{bare}"), id.to_string());
+        for other in [
+            format!("run_{bare}"),
+            format!("task_task_{bare}"),
+            format!("task_{{{bare}}}"),
+            format!("{{{bare}}}"),
+            "task_01981E2C-5b7a-7c3e-9f00-3a4b5c6d7e8f".to_owned(),
+            bare.replace('-', ""),
+        ] {
+            assert!(other.parse::<TaskId>().is_err(), "{other}");
         }
+        assert!(bare.parse::<RunId>().is_err() && bare.parse::<ScheduleId>().is_err());
     }
 
     #[test]
