@@ -71,6 +71,7 @@ use claim::scan_cursors::{ScanCursors, audit};
 use cluster::{Listener, ListeningSession, NodeLock, Notifier};
 use connection::{Address, ExclusiveConnection, Session, SharedConnections, reserve};
 use fault::closed;
+use inbox::InboxDemands;
 use lanes::LaneDirectory;
 use limits::LimitsCache;
 use outbox::Outbox;
@@ -182,6 +183,7 @@ struct Shared {
     standby: Option<Arc<Standby>>,
     walks: Mutex<Walks>,
     listener: Arc<Listener>,
+    inbox_demands: InboxDemands,
     tasks: Mutex<Option<Vec<JoinHandle<()>>>>,
     background: Vec<AbortHandle>,
 }
@@ -249,9 +251,20 @@ impl PostgresStore {
         let run = |slot| tokio::spawn(Arc::clone(&shared).run_writer(slot, of_writers.pop()));
         let tasks = slots.map(run).collect();
         let tasks = Mutex::new(Some(tasks));
-        let walks = Mutex::default();
-        let shared =
-            Shared { writers: shared, leases, rounds, changes, reads, standby, walks, listener, tasks, background };
+        let (walks, inbox_demands) = (Mutex::default(), InboxDemands::default());
+        let shared = Shared {
+            writers: shared,
+            leases,
+            rounds,
+            changes,
+            reads,
+            standby,
+            walks,
+            listener,
+            inbox_demands,
+            tasks,
+            background,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 

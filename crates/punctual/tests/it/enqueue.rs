@@ -114,10 +114,14 @@ async fn a_task_by_sql_is_the_same_as_one_over_http() {
     let client = site.client().await;
     let mut dice = Dice::new(7);
     for round in 0..60 {
-        let submission = random_submission(&mut dice, round);
+        let mut submission = random_submission(&mut dice, round);
         let tenant = format!("tenant-{}", round % 3);
         let mut tenants = site.caller(0);
         tenants.api = tenants.api.tenant(&tenant);
+        if round % 4 == 1 {
+            let parent = tenants.submit(json!({"type": "parent", "delay_seconds": 3600})).await;
+            submission["depends_on"] = json!([id_of(&parent)]);
+        }
         let id = enqueue(&client, &format!("{}, tenant => '{tenant}'", arguments(&submission))).await;
         let by_sql = until_there(&tenants, &id).await;
         let over_http = tenants.submit(submission.clone()).await;
@@ -127,7 +131,9 @@ async fn a_task_by_sql_is_the_same_as_one_over_http() {
             assert_eq!(task["updated_at"], task["created_at"]);
             if submission.get("execute_at").is_none() {
                 // Compare the time after the submission instead.
-                for instant in ["execute_at", "next_attempt_at"] {
+                // A blocked task has no next attempt.
+                let instants = ["execute_at", "next_attempt_at"].into_iter();
+                for instant in instants.filter(|instant| !task[*instant].is_null()).collect::<Vec<_>>() {
                     task[instant] = json!(time(&task[instant]).duration_since(since).as_millis());
                 }
             }
@@ -178,13 +184,15 @@ fn random_submission(dice: &mut Dice, round: usize) -> Value {
         json!({"backoff_seconds": 7_200, "backoff": "fixed"}),
     ];
     may("retry_policy", policies[round % policies.len()].clone());
+    may("on_dependency_failure", json!(["cancel", "run", "fail"][round % 3]));
     match round % 3 {
         0 => task["execute_at"] = json!(written(in_seconds(9_000.123))),
         1 => task["delay_seconds"] = [json!(0), json!(5_000), json!(1_000.057)][round / 3 % 3].clone(),
         _ => {}
     }
-    // A due task would be called, and this test is not about calls.
+    // A due task would be called or given its turn, and this test is not about that.
     if task.get("execute_at").is_some() {
+        task["ordering_key"] = json!(format!("{} {round}", names[round % names.len()]));
         let urls = [
             "http://9.9.9.9:1/a?b='c'",
             "http://[2620:fe::9]:9/",
@@ -205,11 +213,67 @@ fn arguments(submission: &Value) -> String {
     let argument = |(name, value): (&String, &Value)| {
         let text = match value {
             Value::String(text) if name != "payload" => text.clone(),
+            Value::Array(ids) if name == "depends_on" => {
+                format!("{{{}}}", ids.iter().map(Value::to_string).collect::<Vec<_>>().join(","))
+            }
             other => other.to_string(),
         };
         format!("{name} => '{}'", text.replace('\'', "''"))
     };
     fields.map(argument).collect::<Vec<_>>().join(", ")
+}
+
+/// By every node, at once, with and without the prefix of its id.
+#[tokio::test]
+async fn a_task_by_sql_can_be_used_from_its_commit_on() {
+    let site = Site::start(2).await;
+    let mut client = site.client().await;
+    for round in 0..20 {
+        let caller = site.caller(round % 2);
+        let transaction = client.transaction().await.expect("a transaction begins");
+        // Not announced to the nodes, because it is due so late.
+        let ids = [
+            enqueue(transaction.client(), "'t', delay_seconds => 3600").await,
+            enqueue(transaction.client(), "'t', delay_seconds => 3600").await,
+            enqueue(transaction.client(), "'t', delay_seconds => 3600").await,
+        ];
+        transaction.commit().await.expect("it commits");
+        let bare = |id: &String| id.strip_prefix("task_").expect("a prefix").to_owned();
+        let child = caller.submit(json!({"type": "t", "depends_on": [bare(&ids[0]), &ids[1]]})).await;
+        assert_eq!((&child["status"], &child["depends_on"]), (&json!("BLOCKED"), &json!([ids[0], ids[1]])));
+        let cancelled = caller.api.delete(&format!("/v1/tasks/{}", ids[2])).await.expect(200);
+        assert_eq!(cancelled["status"], "CANCELLED");
+        let id = enqueue(&client, "'t', delay_seconds => 3600").await;
+        assert_eq!(id_of(&caller.api.get(&format!("/v1/tasks/{}", bare(&id))).await.expect(200)), id);
+    }
+}
+
+#[tokio::test]
+async fn a_cancellation_by_sql_holds_from_its_commit_on() {
+    let site = Site::start(2).await;
+    let mut client = site.client().await;
+    for round in 0..20 {
+        let (caller, other) = (site.caller(round % 2), site.caller((round + 1) % 2));
+        let kept = caller.submit(json!({"type": "t", "queue": "kept", "delay_seconds": 3600})).await;
+        let task = caller.submit(json!({"type": "t", "delay_seconds": 3600})).await;
+        let transaction = client.transaction().await.expect("a transaction begins");
+        let by_sql = enqueue(transaction.client(), "'t'").await;
+        for id in [&id_of(&task), &by_sql] {
+            let row = transaction.query_one("SELECT punctual.cancel($1::text)", &[id]).await.expect("it is called");
+            assert!(row.get::<_, bool>(0));
+        }
+        assert_eq!(other.api.get(&format!("/v1/tasks/{}", id_of(&task))).await.expect(200)["status"], "PENDING");
+        transaction.commit().await.expect("it commits");
+        for id in [&id_of(&task), &by_sql] {
+            assert_eq!(other.api.get(&format!("/v1/tasks/{id}")).await.expect(200)["status"], "CANCELLED");
+        }
+        let trail = caller.trail(&id_of(&task)).await;
+        assert_eq!(trail.last().expect("a step")["actor"], "sql", "{trail:?}");
+        let rolled_back = client.transaction().await.expect("a transaction begins");
+        rolled_back.query_one("SELECT punctual.cancel($1::text)", &[&id_of(&kept)]).await.expect("it is called");
+        rolled_back.rollback().await.expect("it rolls back");
+    }
+    assert_eq!(site.caller(0).list("/v1/tasks?queue=kept&status=PENDING").await.len(), 20);
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0024_retry_delays",
     "0025_revived",
     "0026_operations",
+    "0027_enqueue_fields",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

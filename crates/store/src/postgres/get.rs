@@ -15,9 +15,29 @@ use super::statements::Sql;
 use crate::found_tasks::{BadRow, FoundTask, FoundTasks, is_of};
 use crate::task_row::{self, ID, LANE, STATE};
 
+/// Reads tasks of one tenant, and whether a submission or a cancellation of one of them by SQL
+/// waits for a node.
+pub(crate) async fn with_pending(
+    session: &Session,
+    lanes: &LaneDirectory,
+    tenant: &str,
+    ids: &[TaskId],
+) -> Result<(FoundTasks<Option<Task>, TaskId>, bool), Fault> {
+    let wanted: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    // In this order: what a node takes in between is found among the tasks. Prepared before, so
+    // that both are sent at once.
+    session.prepare(&[Sql::InboxPending]).await?;
+    let (pending, found) = tokio::join!(
+        biased;
+        async { session.query(Sql::InboxPending, &[&wanted]).await },
+        get(session, lanes, tenant, ids),
+    );
+    Ok((found?, !pending?.is_empty()))
+}
+
 /// Reads tasks of one tenant, in the order of the ids. An unreadable row fails the call if its
 /// owner asked for it alone. Otherwise it is left out, so that the other tasks are answered.
-pub(crate) async fn get(
+async fn get(
     session: &Session,
     lanes: &LaneDirectory,
     tenant: &str,

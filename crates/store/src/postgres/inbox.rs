@@ -5,10 +5,13 @@
 //! that knows the rules of all submissions. It has a connection of its own, which also receives the
 //! notifications of committed submissions. Rows are locked, turned into tasks and removed in one
 //! transaction (`batch`), so a node may die at any point. A scan finds rows that no notification
-//! named (`pacing`). A row that cannot become a task moves to `inbox_refused` with the reason and
-//! never holds up others.
+//! named (`pacing`). Rows that a call of this process names are taken at once (`demand`). A row
+//! that cannot become a task moves to `inbox_refused` with the reason and never holds up others.
+//! Cancellations by SQL are applied on the same connection (`cancels`).
 
 mod batch;
+mod cancels;
+mod demand;
 mod pacing;
 
 use std::pin::{Pin, pin};
@@ -19,7 +22,7 @@ use punctual_core::ids::TaskId;
 use punctual_core::store::StoreError;
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_postgres::AsyncMessage;
 use tracing::{info, warn};
@@ -30,11 +33,16 @@ use super::statements::{OF_INBOX, Sql};
 use super::writer::Writer;
 use super::{PostgresStore, slots};
 use crate::columns::count_column;
-use batch::Batches;
+use batch::{Batches, InboxRows};
+use demand::InboxDemand;
+pub(crate) use demand::InboxDemands;
 use pacing::{InboxPacing, WATCH_DURATION};
 
-/// The channel on which `punctual.enqueue` announces its transaction.
+/// The channel on which `punctual.enqueue` announces its transaction, …
 const CHANNEL: &str = "punctual_inbox";
+
+/// … and `punctual.cancel` sends this.
+const CANCELS: &str = "cancels";
 
 /// The maximum number of announced transactions that wait; a scan finds further ones.
 const PENDING_TRANSACTIONS_MAX: usize = 1_024;
@@ -66,14 +74,13 @@ impl PostgresStore {
     /// `punctual.enqueue`.
     pub async fn receive(&self, validate: InboxValidator, payload_bytes: usize, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
+        let mut demands = self.shared.inbox_demands.open();
         let (mut backoff, mut is_away) = (BACKOFF.0, false);
         loop {
             let begun = Instant::now();
-            let Err(fault) =
-                Box::pin(self.receive_on_one_connection(&validate, payload_bytes, &mut is_away, stop.as_mut())).await
-            else {
-                return;
-            };
+            let connection = self.connect_inbox(&validate, payload_bytes);
+            let receiving = async { connection.await?.run(self, &mut demands, &mut is_away, stop.as_mut()).await };
+            let Err(fault) = Box::pin(receiving).await else { return };
             if begun.elapsed() > BACKOFF.1 {
                 backoff = BACKOFF.0;
             }
@@ -100,20 +107,20 @@ impl PostgresStore {
         self.reads().call(prune).await
     }
 
-    /// Takes submissions on one connection until it breaks. The first success after an outage is
-    /// logged and clears `is_away`.
-    async fn receive_on_one_connection(
+    /// Connects for the announcements and the rows.
+    async fn connect_inbox<'v>(
         &self,
-        validate: &InboxValidator,
+        validate: &'v InboxValidator,
         payload_bytes: usize,
-        is_away: &mut bool,
-        mut stop: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<(), Fault> {
+    ) -> Result<InboxConnection<'v>, Fault> {
         let (announce, announced) = mpsc::channel(PENDING_TRANSACTIONS_MAX);
+        let cancelled = Arc::new(Notify::new());
+        let note_cancels = Arc::clone(&cancelled);
         let receive = move |message| {
-            if let AsyncMessage::Notification(notification) = message
-                && let Ok(transaction) = notification.payload().parse::<i64>()
-            {
+            let AsyncMessage::Notification(notification) = message else { return };
+            if notification.payload() == CANCELS {
+                note_cancels.notify_one();
+            } else if let Ok(transaction) = notification.payload().parse::<i64>() {
                 // A scan finds one that does not fit.
                 announce.try_send(transaction).ok();
             }
@@ -125,25 +132,56 @@ impl PostgresStore {
         let slot = slots(shared.node, SLOTS_MAX).last().unwrap_or_default();
         let writer = Writer::new(shared, session, slot);
         let (connections, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
-        let mut batches = Batches { writer, connections, listener, validate };
-        let mut pacing = InboxPacing::new(announced);
-        let watch = i64::try_from(WATCH_DURATION.as_millis()).unwrap_or_default();
+        let batches = Batches { writer, connections, listener, validate, parents: Vec::new() };
+        Ok(InboxConnection { batches, pacing: InboxPacing::new(announced), cancelled })
+    }
+}
+
+/// A connection on which rows are taken and cancellations applied.
+struct InboxConnection<'v> {
+    batches: Batches<'v>,
+    pacing: InboxPacing,
+    /// Notified by the announcements of cancellations.
+    cancelled: Arc<Notify>,
+}
+
+impl InboxConnection<'_> {
+    /// Works until `stop` is ready; fails when the connection breaks. The first success after an
+    /// outage is logged and clears `is_away`.
+    async fn run(
+        mut self,
+        store: &PostgresStore,
+        demands: &mut mpsc::Receiver<InboxDemand>,
+        is_away: &mut bool,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Fault> {
         loop {
-            let which = tokio::select! {
+            tokio::select! {
                 biased;
                 () = stop.as_mut() => return Ok(()),
-                which = pacing.next() => which?,
-            };
-            let begun = Instant::now();
-            let found = batches.take(which).await?;
+                Some(demand) = demands.recv() => self.batches.serve(demand, store).await?,
+                () = self.cancelled.notified() => { self.batches.cancel(store).await?; },
+                which = self.pacing.next() => self.take(which?, store).await?,
+            }
             if std::mem::take(is_away) {
                 info!("submissions by SQL are taken again");
             }
-            pacing.taken(which, found, begun.elapsed());
-            if pacing.wants_to_watch() {
-                batches.writer.session.execute(Sql::InboxWatch, &[&watch]).await?;
-                pacing.watches();
-            }
         }
+    }
+
+    /// Takes the next rows. A scan finds cancellations that were not announced, too.
+    async fn take(&mut self, which: InboxRows<'_>, store: &PostgresStore) -> Result<(), Fault> {
+        let begun = Instant::now();
+        let found = self.batches.take(which).await?;
+        self.pacing.taken(which, found, begun.elapsed());
+        if which == InboxRows::Front {
+            self.batches.cancel(store).await?;
+        }
+        if self.pacing.wants_to_watch() {
+            let watch = i64::try_from(WATCH_DURATION.as_millis()).unwrap_or_default();
+            self.batches.writer.session.execute(Sql::InboxWatch, &[&watch]).await?;
+            self.pacing.watches();
+        }
+        Ok(())
     }
 }

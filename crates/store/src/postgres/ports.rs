@@ -1,5 +1,6 @@
 //! The ports that the store implements: each call goes to the writers or to a connection.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,6 +35,10 @@ const ROUND_PAUSE: Duration = Duration::from_millis(20);
 #[async_trait]
 impl Store for PostgresStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        let parents = parents_outside(&tasks);
+        if !parents.is_empty() {
+            self.take_in(&parents).await?;
+        }
         let weight = weights::of_insert(&tasks);
         self.write_queues().call(|verbs| &mut verbs.insert, tasks, weight).await
     }
@@ -78,7 +83,12 @@ impl Store for PostgresStore {
     }
 
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
-        let got = self.reads().call(async |session| get::get(session, self.lanes(), tenant, &ids).await).await?;
+        let read = async |session: &Session| get::with_pending(session, self.lanes(), tenant, &ids).await;
+        let (mut got, is_pending) = self.reads().call(read).await?;
+        if is_pending {
+            self.take_in(&ids).await?;
+            (got, _) = self.reads().call(read).await?;
+        }
         self.quarantine_unreadable(got.unreadable).await;
         Ok(got.tasks)
     }
@@ -140,6 +150,17 @@ impl Store for PostgresStore {
     async fn close(&self) -> Result<(), StoreError> {
         self.close().await
     }
+}
+
+/// The tasks that others depend on and that are not submitted with them.
+fn parents_outside(tasks: &[NewTask]) -> Vec<TaskId> {
+    let named = || tasks.iter().flat_map(|task| &task.body.dependencies.ids);
+    if named().next().is_none() {
+        return Vec::new();
+    }
+    let own: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
+    let outside: HashSet<TaskId> = named().copied().filter(|parent| !own.contains(parent)).collect();
+    outside.into_iter().collect()
 }
 
 #[async_trait]

@@ -25,19 +25,19 @@ use crate::columns::count_column;
 use crate::submissions::{InsertMode, SubmissionVerdict};
 
 /// The maximum number of rows in one transaction …
-const BATCH_ROWS_MAX: i64 = 500;
+pub(super) const BATCH_ROWS_MAX: usize = 500;
 /// … and about how many bytes they have.
 const BATCH_BYTES_MAX: i64 = 16 << 20;
 
 /// Rows of the inbox to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InboxRows {
+pub(super) enum InboxRows<'a> {
     /// The rows of a transaction.
     Transaction(i64),
     /// The oldest rows.
     Front,
-    /// One row.
-    One(Uuid),
+    /// The rows with these ids.
+    These(&'a [Uuid]),
 }
 
 /// How much of the wanted rows was taken.
@@ -60,20 +60,42 @@ pub(super) struct Batches<'a> {
     /// Notifies the dispatcher of this process.
     pub listener: Arc<Listener>,
     pub validate: &'a InboxValidator,
+    /// Rows to take before others that depend on them.
+    pub parents: Vec<Uuid>,
 }
 
 impl Batches<'_> {
-    /// Takes some rows. Fails if no rows can be taken at present.
-    pub(super) async fn take(&mut self, which: InboxRows) -> Result<TakenPart, Fault> {
+    /// Takes some rows, and before them those that they depend on. Fails if no rows can be taken at
+    /// present.
+    pub(super) async fn take(&mut self, which: InboxRows<'_>) -> Result<TakenPart, Fault> {
+        let found = self.take_batch(which).await?;
+        if self.parents.is_empty() {
+            return Ok(found);
+        }
+        // Each step leads to rows that were enqueued earlier, so this ends.
+        while !self.parents.is_empty() {
+            let parents = std::mem::take(&mut self.parents);
+            if self.take_batch(InboxRows::These(&parents)).await? == TakenPart::Nothing {
+                // Another node is at them. A later scan finds what depends on them.
+                return Ok(TakenPart::All);
+            }
+        }
+        Ok(TakenPart::Some)
+    }
+
+    /// Takes some rows. Those that depend on other rows stay, and those others are noted.
+    async fn take_batch(&mut self, which: InboxRows<'_>) -> Result<TakenPart, Fault> {
         let mut ids = Vec::new();
-        let fault = match self.attempt(which, &mut ids).await {
+        let fault = match Box::pin(self.attempt(which, &mut ids)).await {
             Ok(found) => return Ok(found),
             Err(fault) => fault,
         };
         self.undo(fault).await?;
         // PostgreSQL refused one of them: each is tried alone.
         for id in &ids {
-            let Err(fault) = self.attempt(InboxRows::One(*id), &mut Vec::new()).await else { continue };
+            let alone = [*id];
+            let attempt = Box::pin(self.attempt(InboxRows::These(&alone), &mut Vec::new())).await;
+            let Err(fault) = attempt else { continue };
             let reason = self.undo(fault).await?;
             self.settle(&[(*id, Some(reason))]).await?;
         }
@@ -90,21 +112,22 @@ impl Batches<'_> {
         if is_of_the_rows(&fault) { Ok(fault.to_store_error().to_string()) } else { Err(fault) }
     }
 
-    async fn attempt(&mut self, which: InboxRows, ids: &mut Vec<Uuid>) -> Result<TakenPart, Fault> {
-        let session = &self.writer.session;
+    async fn attempt(&mut self, which: InboxRows<'_>, ids: &mut Vec<Uuid>) -> Result<TakenPart, Fault> {
+        let (session, most) = (&self.writer.session, count_column(BATCH_ROWS_MAX));
         let rows = match which {
             InboxRows::Transaction(number) => {
-                session.begin(Sql::InboxOfTransaction, &[&number, &BATCH_ROWS_MAX, &BATCH_BYTES_MAX]).await?
+                session.begin(Sql::InboxOfTransaction, &[&number, &most, &BATCH_BYTES_MAX]).await?
             }
-            InboxRows::Front => session.begin(Sql::InboxFront, &[&BATCH_ROWS_MAX, &BATCH_BYTES_MAX]).await?,
-            InboxRows::One(id) => session.begin(Sql::InboxOne, &[&id]).await?,
+            InboxRows::Front => session.begin(Sql::InboxFront, &[&most, &BATCH_BYTES_MAX]).await?,
+            InboxRows::These(ids) => session.begin(Sql::InboxThese, &[&ids, &BATCH_BYTES_MAX]).await?,
         };
-        ids.extend(rows.iter().map(|row| row.get::<_, Uuid>(0)));
-        if rows.is_empty() {
-            session.run("ROLLBACK").await?;
-            return Ok(TakenPart::Nothing);
-        }
         let found = found(&rows);
+        let rows = self.without_early_rows(rows).await?;
+        if rows.is_empty() {
+            self.writer.session.run("ROLLBACK").await?;
+            return Ok(found);
+        }
+        ids.extend(rows.iter().map(|row| row.get::<_, Uuid>(0)));
         let (mut tasks, mut settled) = self.validate(&rows);
         let lanes = self.lanes(&mut tasks, &mut settled).await?;
         self.writer.session.run(KEEP_LANES).await?;
@@ -139,6 +162,29 @@ impl Batches<'_> {
         log_refused(&settled);
         self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
         Ok(found)
+    }
+
+    /// Leaves out the rows that depend on others which are in the inbox and not among them, and
+    /// notes those others.
+    async fn without_early_rows(&mut self, mut rows: Vec<Row>) -> Result<Vec<Row>, Fault> {
+        let taken: HashSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+        let named: HashSet<Uuid> = rows.iter().flat_map(parents).filter(|parent| !taken.contains(parent)).collect();
+        if named.is_empty() {
+            return Ok(rows);
+        }
+        let named: Vec<Uuid> = named.into_iter().collect();
+        let waiting = self.writer.session.query(Sql::InboxAmong, &[&named]).await?;
+        let mut absent: HashSet<Uuid> = waiting.iter().map(|row| row.get(0)).collect();
+        self.parents = absent.iter().copied().take(BATCH_ROWS_MAX).collect();
+        // Until no row depends on one that was left out.
+        let mut before = usize::MAX;
+        while std::mem::replace(&mut before, rows.len()) != rows.len() {
+            rows.retain(|row| {
+                let is_early = parents(row).iter().any(|parent| absent.contains(parent));
+                !(is_early && absent.insert(row.get(0)))
+            });
+        }
+        Ok(rows)
     }
 
     /// The tasks of the rows, and the ids of all rows, with a reason where there is no task.
@@ -250,12 +296,19 @@ fn too_many_lanes(most: u64) -> String {
 }
 
 fn found(rows: &[Row]) -> TakenPart {
-    let bytes: usize = rows.iter().map(|row| row.get::<_, &str>(3).len()).sum();
-    if count_column(rows.len()) >= BATCH_ROWS_MAX || count_column(bytes) >= BATCH_BYTES_MAX {
+    let bytes: i64 = rows.iter().map(|row| i64::from(row.get::<_, i32>(4))).sum();
+    if rows.is_empty() {
+        TakenPart::Nothing
+    } else if rows.len() >= BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX {
         TakenPart::Some
     } else {
         TakenPart::All
     }
+}
+
+/// The tasks that a row depends on.
+fn parents(row: &Row) -> Vec<Uuid> {
+    row.get::<_, Option<Vec<Uuid>>>(5).unwrap_or_default()
 }
 
 /// Whether the content of a row caused the fault, so that a retry fails too: a value that does not

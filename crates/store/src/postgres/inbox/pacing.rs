@@ -61,7 +61,7 @@ impl InboxPacing {
     }
 
     /// Waits for the next rows to take. Fails when the connection for announcements is lost.
-    pub(super) async fn next(&mut self) -> Result<InboxRows, Fault> {
+    pub(super) async fn next(&mut self) -> Result<InboxRows<'static>, Fault> {
         if self.front_at <= Instant::now() && !self.was_front {
             return Ok(InboxRows::Front);
         }
@@ -81,7 +81,7 @@ impl InboxPacing {
     }
 
     /// Records how much was taken, and how long that took.
-    pub(super) fn taken(&mut self, which: InboxRows, found: TakenPart, took: Duration) {
+    pub(super) fn taken(&mut self, which: InboxRows<'_>, found: TakenPart, took: Duration) {
         let now = Instant::now();
         self.was_front = which == InboxRows::Front;
         if found != TakenPart::Nothing {

@@ -1,7 +1,9 @@
 //! Submissions by SQL: what `punctual.enqueue` accepts and refuses, who may call it, and how rows
-//! of the inbox become tasks.
+//! of the inbox become tasks. Cancellations by SQL.
 
 mod calling;
+mod cancelling;
+mod reading;
 mod rights;
 mod taking;
 
@@ -59,7 +61,9 @@ fn validate(enqueued: &EnqueuedTask) -> Result<NewTask, String> {
         "bad" => Err("it is bad".to_owned()),
         "panic" => panic!("a row of type panic"),
         _ => {
-            let mut new = task().tenant(&enqueued.tenant).kind(kind).build();
+            let parents = submission["depends_on"].as_array().into_iter().flatten();
+            let parents: Vec<TaskId> = parents.map(|id| id.as_str().unwrap().parse().unwrap()).collect();
+            let mut new = task().tenant(&enqueued.tenant).kind(kind).depends_on(&parents).build();
             new.idempotency = submission["idempotency_key"]
                 .as_str()
                 .map(|key| Idempotency::new(key, Sha256::digest(&enqueued.submission).into()));
@@ -79,6 +83,12 @@ async fn refused(client: &Client, arguments: &str) -> DbError {
     let answer = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
     let error = answer.map(|row| row.get::<_, Uuid>(0)).expect_err(arguments);
     error.as_db_error().unwrap_or_else(|| panic!("{arguments}: {error:?}")).clone()
+}
+
+/// Waits until a row has become a task.
+async fn until_receiving(store: &PostgresStore, client: &Client) {
+    let id = enqueue(client, "'t', tenant => 'acme'").await;
+    until_there(store, TENANT, id).await;
 }
 
 /// Waits until the row is a task.

@@ -7,7 +7,7 @@ use super::super::statements::Sql;
 use super::Fixture;
 
 /// The tables that may be large.
-const LARGE: [&str; 13] = [
+const LARGE: [&str; 14] = [
     "tasks",
     "history",
     "history_",
@@ -15,6 +15,7 @@ const LARGE: [&str; 13] = [
     "lanes",
     "quarantine",
     "inbox ",
+    "inbox_cancels",
     "inbox_keys",
     "inbox_refused",
     "ledger",

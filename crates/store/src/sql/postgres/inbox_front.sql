@@ -3,7 +3,7 @@
 WITH first AS MATERIALIZED (
     SELECT id, xact, seq, bytes FROM inbox ORDER BY xact, seq LIMIT $1 FOR UPDATE SKIP LOCKED
 )
-SELECT i.id, i.tenant, i.created_at, i.submission
+SELECT i.id, i.tenant, i.created_at, i.submission, i.bytes, i.parents
 FROM (SELECT id, xact, seq, sum(bytes) OVER (ORDER BY xact, seq) - bytes AS before FROM first) AS f
 JOIN inbox AS i ON i.id = f.id
 WHERE f.before < $2::bigint

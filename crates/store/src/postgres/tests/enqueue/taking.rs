@@ -91,10 +91,11 @@ async fn a_key_makes_one_task() {
     let error = refused(&other, "'t', payload => '{\"a\": 2}', tenant => 'acme', idempotency_key => 'k'").await;
     assert_eq!(error.code().code(), "23505");
     assert!(error.message().contains(&first.to_string()), "{error:?}");
-    enqueue(&other, "'t', tenant => 'other', idempotency_key => 'k'").await;
+    let others = enqueue(&other, "'t', tenant => 'other', idempotency_key => 'k'").await;
     // The same once it has become a task.
     let taking = Taking::start(&fixture.store);
     until_there(&fixture.store, TENANT, first).await;
+    until_there(&fixture.store, "other", others).await;
     assert_eq!(enqueue(&other, arguments).await, first);
     drop(taking);
     assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 2);

@@ -1,0 +1,2 @@
+-- Those of the ids that wait in the inbox.
+SELECT id FROM inbox WHERE id = ANY ($1)

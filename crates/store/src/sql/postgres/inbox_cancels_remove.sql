@@ -1,0 +1,1 @@
+DELETE FROM inbox_cancels WHERE seq = ANY ($1)

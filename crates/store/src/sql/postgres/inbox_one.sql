@@ -1,1 +1,0 @@
-SELECT id, tenant, created_at, submission FROM inbox WHERE id = $1 FOR UPDATE SKIP LOCKED
