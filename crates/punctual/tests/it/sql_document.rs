@@ -36,8 +36,19 @@ async fn every_statement_does_what_it_says() {
     let caller = site.caller(0);
     eventually("the enqueued tasks can be read", SOON, async || {
         let kinds: Vec<_> = caller.list("/v1/tasks").await.iter().map(|task| task["type"].to_string()).collect();
-        let all = ["\"order.confirm\"", "\"reminder\""].iter().all(|kind| kinds.iter().any(|known| known == kind));
-        if all && kinds.len() == 2 { Ok(()) } else { Err(format!("{kinds:?}")) }
+        let all = ["order.confirm", "reminder", "order.pack", "order.ship", "order.remind"];
+        let are_there = all.iter().all(|kind| kinds.iter().any(|known| *known == format!("{kind:?}")));
+        if are_there && kinds.len() == all.len() { Ok(()) } else { Err(format!("{kinds:?}")) }
+    })
+    .await;
+    let states = async |kind: &str| {
+        let found = caller.list(&format!("/v1/tasks?type={kind}")).await;
+        found.iter().map(|task| task["status"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(states("order.ship").await, ["\"BLOCKED\""]);
+    eventually("the reminder is cancelled", SOON, async || {
+        let states = states("order.remind").await;
+        if states == ["\"CANCELLED\""] { Ok(()) } else { Err(format!("{states:?}")) }
     })
     .await;
     let entries = clients[OWNER].query_one("SELECT count(*) FROM punctual.ledger", &[]).await.expect("it is counted");
