@@ -116,7 +116,8 @@ id!(
 id!(
     /// A bulk operation.
     OperationId,
-    "op_"
+    "op_",
+    true
 );
 
 impl TaskId {
