@@ -16,11 +16,8 @@ use crate::{DEAD, Harness, NODE};
 const TASKS: usize = 450;
 
 fn worker(harness: &Harness, node: NodeId) -> BulkWorker {
-    let config = Config {
-        interval: Duration::from_secs(1),
-        kept: Some(Duration::from_secs(60)),
-        prune_interval: Duration::ZERO,
-    };
+    let config =
+        Config { interval: Duration::from_secs(1), kept: Some(Duration::from_mins(1)), prune_interval: Duration::ZERO };
     let store = &harness.store;
     BulkWorker::new(Arc::clone(store) as _, Arc::clone(store) as _, Arc::clone(&harness.clock) as _, node, config)
 }

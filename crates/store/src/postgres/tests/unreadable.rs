@@ -67,7 +67,7 @@ async fn a_listing_leaves_out_a_row_that_cannot_be_read() {
     for damage in DAMAGES {
         let stored = damaged(&fixture, damage).await;
         for by_execute_at in [false, true] {
-            let queue = Some(damage.to_owned());
+            let queue = Some(damage.into());
             let filter = Filter { tenant: TENANT.into(), queue, by_execute_at, ..Filter::default() };
             let page = fixture.store.list(filter, None, 10).await.unwrap();
             assert_eq!(page.tasks.len(), 2, "{damage}");

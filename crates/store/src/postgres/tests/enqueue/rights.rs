@@ -76,9 +76,9 @@ async fn rights_outlive_a_migration() {
         }
     };
     check(", ordering_key => 'k'").await;
-    assert_eq!(database.down(21).await.unwrap(), [22]);
+    assert!(database.down(26).await.unwrap().ends_with(&[27]));
     check("").await;
-    assert!(database.up(START).await.unwrap().starts_with(&[22]));
+    assert!(database.up(START).await.unwrap().starts_with(&[27]));
     check(", ordering_key => 'k'").await;
 }
 
@@ -89,6 +89,6 @@ async fn migrating_down_loses_no_cancellation() {
     Store::close(&fixture.store).await.unwrap();
     fixture.sql(&format!("SELECT cancel('{id}', 'acme')")).await;
     let database = Migrator::connect(&fixture.url).await.unwrap();
-    let fault = database.down(21).await.unwrap_err().to_string();
+    let fault = database.down(26).await.unwrap_err().to_string();
     assert!(fault.contains("1 cancellations in punctual.inbox_cancels wait"), "{fault}");
 }
