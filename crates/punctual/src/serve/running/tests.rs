@@ -30,12 +30,12 @@ async fn loops(roles: &str) -> Vec<&'static str> {
 async fn a_node_runs_the_loops_of_its_roles() {
     let every = ["queue watch", "tally", "breaker watch", "resolver", "membership"];
     for (roles, own) in [
-        ("api", &["dispatcher", "api", "cluster watch", "presence"][..]),
+        ("api", &["dispatcher", "api", "finish watch", "cluster watch", "presence"][..]),
         ("scheduler,worker", &["dispatcher", "partition owner", "worker", "operations"]),
         ("leader", &["operations", "leader"]),
         (
             "api,scheduler,worker,leader",
-            &["dispatcher", "partition owner", "worker", "api", "cluster watch", "presence", "leader"],
+            &["dispatcher", "partition owner", "worker", "api", "finish watch", "cluster watch", "presence", "leader"],
         ),
     ] {
         let (mut ran, mut wanted) = (loops(roles).await, [&every, own].concat());
