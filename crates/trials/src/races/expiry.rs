@@ -41,7 +41,10 @@ pub async fn late_completion(round: &mut Round) -> RoundOutcome {
 
 /// A worker sends many heartbeats until the deadline of its run, and one more when another worker
 /// has its task.
-pub const LATE_FLOOD: &[Legal] = LATE_COMPLETION;
+pub const LATE_FLOOD: &[Legal] = &[
+    Legal::new("refused, answered before the holder", &["409 timed_out", "200"], "COMPLETED by B").first(0),
+    Legal::new("refused, answered after the holder", &["409 timed_out", "200"], "COMPLETED by B").first(1),
+];
 
 /// See [`LATE_FLOOD`].
 pub async fn late_flood(round: &mut Round) -> RoundOutcome {

@@ -49,7 +49,7 @@ async fn only_the_type_is_required_and_the_rest_has_defaults() {
     let policy = &task["retry_policy"];
     assert_eq!(
         (&policy["max_retries"], &policy["backoff"], &policy["jitter"]),
-        (&json!(3), &json!("exponential"), &json!("full"))
+        (&json!(7), &json!("exponential"), &json!("full"))
     );
     assert_eq!(policy["backoff_seconds"].as_f64(), Some(30.0));
     assert_eq!(policy["max_backoff_seconds"].as_f64(), Some(3600.0));

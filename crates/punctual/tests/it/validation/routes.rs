@@ -9,7 +9,6 @@ use crate::it::world::{shared, unknown_task};
 async fn unknown_paths_are_not_found() {
     let caller = shared().await;
     for path in [
-        "/v1",
         "/v1/",
         "/v2/tasks",
         "/v1/task",

@@ -95,6 +95,7 @@ const MAY_SCAN: &[Sql] = &[
     // The oldest notes for the resolver: a bounded number.
     Sql::OrderNotes,
     Sql::ParentNotes,
+    Sql::RevivedNotes,
     Sql::PartitionFree,
     Sql::PartitionFreeAll,
     Sql::PartitionList,
