@@ -131,8 +131,18 @@ pub struct BulkProgress {
 }
 
 impl BulkOperation {
-    /// An operation that begins now. `filter` names the tenant and the states.
+    /// An operation that begins now. `filter` names the tenant and the states. Tasks that are
+    /// submitted later, or become dead letters later, are not in it: the leader may come to it
+    /// only after a while.
     pub fn begun(kind: BulkKind, filter: Filter, total: Option<u64>, now: Timestamp) -> Self {
+        let until = now.plus_millis(1);
+        let earlier = |given: Option<Timestamp>| Some(given.map_or(until, |given| given.min(until)));
+        let filter = match kind {
+            BulkKind::Cancel => Filter { created_before: earlier(filter.created_before), ..filter },
+            BulkKind::Redrive | BulkKind::Purge => {
+                Filter { completed_before: earlier(filter.completed_before), ..filter }
+            }
+        };
         Self {
             id: OperationId::new(),
             kind,
@@ -212,4 +222,29 @@ pub trait BulkOperations: Send + Sync {
 
     /// Removes operations that ended before `before`, at most `limit`. Returns how many.
     async fn prune_operations(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_about_what_is_there_when_it_begins() {
+        let now = Timestamp::from_millis(5_000);
+        let begun = |kind, filter| BulkOperation::begun(kind, filter, None, now).filter;
+        let cancel = begun(BulkKind::Cancel, Filter::default());
+        assert_eq!((cancel.created_before, cancel.completed_before), (Some(now.plus_millis(1)), None));
+        for kind in [BulkKind::Redrive, BulkKind::Purge] {
+            let filter = begun(kind, Filter::default());
+            assert_eq!((filter.created_before, filter.completed_before), (None, Some(now.plus_millis(1))));
+        }
+    }
+
+    #[test]
+    fn an_earlier_bound_of_the_filter_stays() {
+        let (now, earlier) = (Timestamp::from_millis(5_000), Timestamp::from_millis(4_000));
+        let filter = Filter { created_before: Some(earlier), ..Filter::default() };
+        let begun = BulkOperation::begun(BulkKind::Cancel, filter, None, now);
+        assert_eq!(begun.filter.created_before, Some(earlier));
+    }
 }

@@ -113,7 +113,7 @@ async fn dead_letters_are_redriven_and_purged() {
         let harness = Harness::new(true);
         let task = harness.submit(task().label("customer", "a")).await;
         let running = harness.lease(task.lane.id).await;
-        let by = punctual_core::state::By { now: at(1), node: NODE, actor: punctual_core::trail::Actor::Reaper };
+        let by = punctual_core::state::By { now: at(0), node: NODE, actor: punctual_core::trail::Actor::Reaper };
         let failure = punctual_testkit::store::fail_for_good(&running);
         let change = punctual_core::state::transition(&running.position, failure, &by).unwrap();
         harness.store.apply(vec![(task.id, change)]).await.unwrap();

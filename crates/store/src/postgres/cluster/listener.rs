@@ -1,6 +1,6 @@
 //! Receives the notifications of the other nodes: waiting tasks, free partitions, changed queues.
 //!
-//! It has a connection of its own, which also holds the lock of this node ([`NodeLock`]). The
+//! It has a connection of its own, which also holds the lock of this node (`node_lock.rs`). The
 //! serving node subscribes to it. A subscriber gets
 //! [`Wake::Everything`] after a lost connection, or if it was too slow. Notifications are hints:
 //! the sweep every few seconds must suffice without them. Every role of the database can send them,
