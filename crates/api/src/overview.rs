@@ -1,7 +1,7 @@
 //! `GET /` and `GET /v1`: what this server is, and which calls it takes.
 //!
 //! A browser gets a small page, a program JSON. Both are made once, of the OpenAPI document, so
-//! they cannot name a call that is not there. They tell nothing that the document does not.
+//! they cannot name a call that is not there. They show only what the document has.
 
 use axum::Router;
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
@@ -22,7 +22,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ances
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
                      color-scheme:light dark}td{padding:.1rem 1rem .1rem 0;vertical-align:top}";
 
-/// What a server tells about itself.
+/// The name, version and calls of a server.
 #[derive(Serialize)]
 struct Overview<'d> {
     name: &'static str,
@@ -68,7 +68,7 @@ fn answer(headers: &HeaderMap, text: Bytes, page: Bytes) -> Response {
     }
 }
 
-/// Whether a caller names HTML, and JSON not before it. Browsers do; programs seldom say anything.
+/// Whether a caller names HTML, and JSON not before it. Browsers do; most programs do not.
 fn wants_page(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut media =

@@ -42,7 +42,7 @@ pub mod limits {
     pub const RETRY_DELAYS: usize = 100;
     /// Kinds of failure that a policy may name.
     pub const RETRY_CONDITIONS: usize = 50;
-    /// The longest delay of a retry, whoever asks for it: 30 days.
+    /// The longest delay of a retry, also one that a target or worker asks for: 30 days.
     pub const RETRY_DELAY_MILLIS: u64 = 30 * 24 * 3_600_000;
     /// Tasks that one task may depend on.
     pub const DEPENDENCIES: usize = 10_000;

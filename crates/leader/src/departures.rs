@@ -114,7 +114,7 @@ impl ObservedSessions {
         ended.into_iter().filter(is_gone).collect()
     }
 
-    /// Begins anew: this node may have missed what happened meanwhile.
+    /// Starts over: this node may have missed what happened meanwhile.
     fn forget(&mut self) {
         self.own = None;
         self.ended.clear();
@@ -186,7 +186,7 @@ mod tests {
             assert_eq!(watcher.looks_until_gone(OPEN, NodeSession::Open(8)), None);
             assert!((0..4).all(|_| !watcher.look(OPEN, NodeSession::Ended)));
             assert!(!watcher.look(OPEN, back));
-            assert_eq!(watcher.looks_until_gone(OPEN, NodeSession::Ended), Some(5), "its second begins anew");
+            assert_eq!(watcher.looks_until_gone(OPEN, NodeSession::Ended), Some(5), "its second starts over");
         }
     }
 

@@ -3,7 +3,7 @@
 //! `GET /v1/tasks/{id}?wait_seconds=` waits here. The notifying store announces what this node
 //! finishes. What other nodes, the resolver and claims finish is found by [`FinishWatch::run`],
 //! which asks the store twice a second about all awaited tasks at once. An announcement is a hint:
-//! whoever waits reads the task, and waits again if it has not finished.
+//! a waiting client reads the task, and waits again if it has not finished.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use punctual_core::store::{Store, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-/// How often the store is asked, while somebody waits.
+/// How often the store is asked, while a client waits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum number of tasks in one question.
@@ -81,7 +81,7 @@ impl FinishWatch {
         }
     }
 
-    /// Wakes everybody, and whoever begins to wait from now on.
+    /// Wakes all waiting clients, and those that begin to wait from now on.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for announced in self.awaited.lock().values() {

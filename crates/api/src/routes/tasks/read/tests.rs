@@ -54,7 +54,7 @@ async fn a_wait_that_is_over_shows_the_task_as_it_is() {
     }
 }
 
-/// The store of this node is not told of it.
+/// The store of this node does not report it.
 #[tokio::test]
 async fn a_task_that_another_node_finished_is_found() {
     let world = World::new();

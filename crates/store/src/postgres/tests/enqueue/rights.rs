@@ -57,7 +57,7 @@ async fn a_role_that_may_enqueue_may_do_nothing_else() {
     denied("CREATE TABLE punctual.mine ()").await;
 }
 
-/// A migration that makes the function anew gives it to those who had it.
+/// A migration that replaces the function grants it to the roles that could call it.
 #[tokio::test]
 async fn rights_outlive_a_migration() {
     let fixture = Fixture::open().await;
