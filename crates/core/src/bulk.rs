@@ -10,17 +10,21 @@
 //! - `an_operation_outlives_the_process`: with all that it says.
 //! - `an_operation_belongs_to_its_tenant`: another tenant reads `None`, and lists nothing of it.
 //! - `operations_are_listed_newest_first`: page by page, running or not.
-//! - `running_operations_are_found_oldest_first`: of all tenants. Those that have ended are not.
+//! - `running_operations_are_found_oldest_first`: the oldest of every tenant, then the second of
+//!   every tenant, and so on. Those that have ended are not.
 //! - `an_operation_is_written_at_its_revision_only`: a write that was decided by an older revision
 //!   changes nothing and answers false.
+//! - `only_the_leader_advances_an_operation`: at its revision too. A write of an older term changes
+//!   nothing and answers false.
 //! - `old_operations_are_pruned`: once they ended before the given instant. Running ones stay.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::LeaderLease;
 use crate::ids::OperationId;
 use crate::state::{Event, State};
-use crate::store::{Cursor, Filter, StoreError};
+use crate::store::{Cursor, Filter, Page, StoreError};
 use crate::task::Task;
 use crate::time::Timestamp;
 
@@ -191,9 +195,9 @@ impl BulkOperation {
         Some(self)
     }
 
-    /// Whether it still wants to change a task.
+    /// Whether it still wants to change a task, which may have changed since it was listed.
     pub fn wants(&self, task: &Task) -> bool {
-        self.filter.states.contains(&task.state()) && !task.position.cancel_requested
+        self.filter.matches(task) && !task.position.cancel_requested
     }
 }
 
@@ -206,6 +210,9 @@ pub trait BulkOperations: Send + Sync {
     /// Writes an operation, if the stored one is at the revision before. False if it is not.
     async fn write_operation(&self, operation: BulkOperation) -> Result<bool, StoreError>;
 
+    /// The same as the holder of the leader's lease. False too if another node has held it since.
+    async fn advance_operation(&self, lease: &LeaderLease, operation: BulkOperation) -> Result<bool, StoreError>;
+
     /// Reads an operation of a tenant.
     async fn operation(&self, tenant: &str, id: OperationId) -> Result<Option<BulkOperation>, StoreError>;
 
@@ -217,8 +224,13 @@ pub trait BulkOperations: Send + Sync {
         limit: usize,
     ) -> Result<Vec<BulkOperation>, StoreError>;
 
-    /// The running operations of all tenants, oldest first.
+    /// The running operations: the oldest of every tenant, then the second of every tenant, and so
+    /// on.
     async fn running_operations(&self, limit: usize) -> Result<Vec<BulkOperation>, StoreError>;
+
+    /// Lists tasks that a filter matches as [`Store::list`](crate::store::Store::list) does, but
+    /// never from a copy that may be behind: an operation would miss tasks.
+    async fn list_current(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError>;
 
     /// Removes operations that ended before `before`, at most `limit`. Returns how many.
     async fn prune_operations(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;

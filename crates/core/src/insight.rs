@@ -22,6 +22,9 @@ pub trait Insight: Send + Sync {
     /// or does not wait. At most `most` tasks are counted.
     async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError>;
 
+    /// How many tasks of its queue with its concurrency key are held, counted up to `most`.
+    async fn key_places(&self, task: &Task, most: u32) -> Result<u64, StoreError>;
+
     /// How many due tasks of its queue go before a task. Each `aging_millis` of waiting raises a
     /// task's priority by one, up to the highest; zero turns that off. At most `most` tasks are
     /// counted.

@@ -47,6 +47,8 @@ impl PartialEq for Json {
     }
 }
 
+impl Eq for Json {}
+
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.get())

@@ -26,6 +26,8 @@
 //!   the answer says that there may be more.
 //! - `the_bucket_is_shown_as_claims_left_it`: there is none before the first claim or without a
 //!   rate limit.
+//! - `the_places_of_a_key_are_counted`: how many tasks of its queue with its concurrency key are
+//!   held, up to a bound; none for a task without a key.
 //! - `workers_that_hold_tasks_are_listed`: the pull workers of a tenant whose leases have not run
 //!   out, how many tasks each holds and when it was last seen. The number of leases that are read
 //!   is bounded, and the answer says whether there may be more.

@@ -49,6 +49,19 @@
 //! - `a_queue_with_unreadable_settings_is_paused`: only this queue, from the first time that a node
 //!   reads it. The pause gives the reason. Setting the queue again and resuming it ends the pause.
 //! - `limit_changes_name_freed_places`: a hint for dispatchers whose claims were limited.
+//! - `no_more_of_a_key_run_at_once_than_the_limit`: of tasks with one concurrency key, in all lanes
+//!   of the queue together, under any number of concurrent claims.
+//! - `a_full_key_holds_up_no_other`: its tasks are parked, so that later claims do not read them.
+//! - `a_place_of_a_key_is_free_again_however_its_task_leaves`: completed, failed, given back, taken
+//!   back or cancelled. The resolver then wakes a parked task of the key.
+//! - `a_woken_task_that_leaves_wakes_another`: cancelled, expired, or moved to another queue.
+//! - `a_raised_limit_per_key_lets_more_run`: without a review; so does a limit that is removed, and
+//!   a queue that is.
+//! - `a_review_wakes_what_was_forgotten`: a parked task waits for a review at most.
+//! - `keys_of_queues_are_apart`: a key of one queue or tenant takes no place of another's.
+//! - `tasks_without_a_key_are_not_limited_by_key`: nor are tasks with a key, while their queue has
+//!   no limit per key.
+//! - `an_ordering_key_keeps_its_order_under_a_limit_per_key`: a parked task keeps its turn.
 //!
 //! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
@@ -69,6 +82,8 @@ pub use rate::{Bucket, RateLimit, TokenFlow};
 pub mod limits {
     /// The maximum of `max_concurrency`.
     pub const CONCURRENCY: u32 = 1_000_000;
+    /// The maximum of `max_per_key`. A claim counts the held tasks of every key that it meets.
+    pub const PER_KEY: u32 = 10_000;
     /// The maximum of a rate and of a burst.
     pub const RATE: u32 = 1_000_000;
     /// The minimum of a rate: one task in about three hours.
@@ -87,6 +102,9 @@ pub mod limits {
 pub struct Settings {
     /// The maximum number of its tasks that are `QUEUED` or `RUNNING` at once.
     pub max_concurrency: Option<u32>,
+    /// The maximum number of its tasks with one concurrency key that are `QUEUED` or `RUNNING` at
+    /// once. None: concurrency keys have no effect.
+    pub max_per_key: Option<u32>,
     /// How fast its tasks may start.
     pub rate_limit: Option<RateLimit>,
     /// The maximum number of its live tasks; further submissions are refused.
@@ -106,7 +124,12 @@ pub struct Settings {
 impl Settings {
     /// Whether claims are limited.
     pub fn limits_claims(&self) -> bool {
-        self.max_concurrency.is_some() || self.rate_limit.is_some()
+        self.max_concurrency.is_some() || self.max_per_key.is_some() || self.rate_limit.is_some()
+    }
+
+    /// Whether more tasks of a concurrency key may run than under `before`.
+    fn widens_keys(&self, before: &Settings) -> bool {
+        before.max_per_key.is_some_and(|before| self.max_per_key.is_none_or(|most| most > before))
     }
 }
 
@@ -250,8 +273,9 @@ pub enum QueueDecision {
     Write {
         /// The queue after the change.
         queue: Queue,
-        /// Whether it stops holding the tasks behind its dead letters.
-        releases_held: bool,
+        /// Whether tasks that wait may go on, so that the resolver must look at them: it stops
+        /// holding the tasks behind its dead letters, or allows more tasks of a concurrency key.
+        releases_tasks: bool,
     },
 }
 
@@ -273,9 +297,11 @@ impl QueueChange {
         }
         // A removed queue keeps its version, so that versions only grow.
         let before = stored.unwrap_or_else(|| Queue::unset(tenant, name));
-        let held = before.settings.on_dead_letter == OnDeadLetter::Hold;
+        let settings = before.settings.clone();
         let queue = self.apply(before);
-        QueueDecision::Write { releases_held: held && queue.settings.on_dead_letter != OnDeadLetter::Hold, queue }
+        let holds = |settings: &Settings| settings.on_dead_letter == OnDeadLetter::Hold;
+        let stops_holding = holds(&settings) && !holds(&queue.settings);
+        QueueDecision::Write { releases_tasks: stops_holding || queue.settings.widens_keys(&settings), queue }
     }
 
     /// Whether it would leave a shown queue as it is, so that nothing is written.
@@ -415,10 +441,10 @@ mod tests {
         let decided = decide(put(hold), Some(1), stored.clone(), shown.clone());
         assert_eq!(decided, QueueDecision::Answer(Changed::Done(holds.clone())));
         let decided = decide(put(Settings::default()), Some(1), stored, shown);
-        assert!(matches!(decided, QueueDecision::Write { releases_held: true, queue } if queue.version == 2));
+        assert!(matches!(decided, QueueDecision::Write { releases_tasks: true, queue } if queue.version == 2));
         let removed = QueueChange::Remove.apply(holds);
         let decided = decide(QueueChange::Pause(pause(None)), None, Some(removed), None);
-        assert!(matches!(decided, QueueDecision::Write { releases_held: false, queue } if queue.version == 3));
+        assert!(matches!(decided, QueueDecision::Write { releases_tasks: false, queue } if queue.version == 3));
         let decided = decide(QueueChange::Resume, None, None, None);
         assert!(matches!(decided, QueueDecision::Write { queue, .. } if queue.version == 1));
     }
@@ -446,6 +472,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Settings>(r#"{"of_later": 1}"#).unwrap(), Settings::default());
         let all = Settings {
             max_concurrency: Some(1),
+            max_per_key: Some(2),
             rate_limit: Some(RateLimit { per_second: 0.5, burst: 2 }),
             max_depth: Some(3),
             retry_policy: Some(RetryPolicy::default()),
@@ -455,6 +482,7 @@ mod tests {
             callback: Some(Callback {
                 url: "https://example.com/".to_owned(),
                 headers: [("x".to_owned(), "y".to_owned())].into(),
+                body: crate::task::CallbackBody::Envelope,
             }),
         };
         let text = serde_json::to_string(&all).unwrap();

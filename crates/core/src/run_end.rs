@@ -12,7 +12,7 @@ use crate::json::Json;
 use crate::retry::RetryPolicy;
 use crate::state::{By, Change, Event, Failure, Position, State, transition};
 use crate::time::millis;
-use crate::trail::RunError;
+use crate::trail::{ResultDropped, RunError};
 
 /// What a worker reports about a run when it stops working on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub enum RunOutcome {
         result: Option<Json>,
         /// The status the webhook answered, if it was one.
         http_status: Option<u16>,
+        /// Why what the webhook answered is not the result, if it is not.
+        dropped: Option<ResultDropped>,
     },
     /// The webhook accepted the task for later completion. The run goes on without the caller.
     Accepted,
@@ -95,7 +97,7 @@ impl RunOutcome {
         let mut returned = None;
         let event = match self {
             Self::Accepted => return None,
-            Self::Completed { result, http_status } => Event::Complete { result, http_status },
+            Self::Completed { result, http_status, dropped } => Event::Complete { result, http_status, dropped },
             Self::Failed(failure) => Event::Fail(Failure {
                 // A target that refuses the task itself uses up an attempt: the breaker is not
                 // about that.
@@ -237,7 +239,7 @@ mod tests {
     }
 
     fn completed() -> RunOutcome {
-        RunOutcome::Completed { result: None, http_status: Some(204) }
+        RunOutcome::Completed { result: None, http_status: Some(204), dropped: None }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::json::Json;
 use crate::retry::RetryPolicy;
 use crate::task::{Edit, Hold, limits};
 use crate::time::Timestamp;
-use crate::trail::{Actor, Entry, RunError, Step, Trail};
+use crate::trail::{Actor, Entry, ResultDropped, RunError, Step, Trail};
 
 pub use change::{Change, ChangeFields, ExpectedHold};
 
@@ -134,7 +134,8 @@ pub enum Event<'a> {
     Claim(Hold),
     /// A worker starts the run it got from the broker.
     Start(Hold),
-    /// A pull worker claims and starts in one step.
+    /// A worker claims and starts in one step: a pull worker, or the dispatcher for the webhook
+    /// worker of its process.
     Lease(Hold),
     /// The run succeeded.
     Complete {
@@ -142,6 +143,8 @@ pub enum Event<'a> {
         result: Option<Json>,
         /// The status the webhook answered.
         http_status: Option<u16>,
+        /// Why what the webhook answered is not the result, if it is not.
+        dropped: Option<ResultDropped>,
     },
     /// The run failed, timed out or was lost.
     Fail(Failure<'a>),
@@ -249,8 +252,12 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
         {
             draft.step(Cancelled, Step::Cancelled)
         }
-        (Running, Event::Complete { result, http_status }) => {
-            ChangeFields { result, ..draft.step(Completed, Step::Completed { http_status }) }
+        (Running, Event::Complete { result, http_status, dropped }) => {
+            let step = match dropped {
+                Some(dropped) => Step::CompletedWithoutResult { http_status, dropped },
+                None => Step::Completed { http_status },
+            };
+            ChangeFields { result, ..draft.step(Completed, step) }
         }
         (Running, Event::Fail(failure)) => draft.failed(failure),
         (Queued | Running, Event::GiveBack(due_at)) => ChangeFields {
@@ -312,7 +319,7 @@ impl Change {
         // A completion keeps the stored attempts and crashes, so any numbers will do here.
         let position =
             Position { state: State::Running, version: token, attempts: 1, crashes: 0, cancel_requested: false };
-        let completed = transition(&position, Event::Complete { result, http_status: None }, by);
+        let completed = transition(&position, Event::Complete { result, http_status: None, dropped: None }, by);
         completed.expect("invariant: a running task can complete").of_tenant(tenant)
     }
 }

@@ -27,6 +27,8 @@
 //! - `claim_takes_nothing_early`: tasks that are due after `now` stay.
 //! - `claim_for_a_worker_takes_what_is_nearly_due_if_asked_to`: tasks due by the instant that the
 //!   claim names, which may be a little ahead. Such a task is `RUNNING` from its due instant on.
+//! - `claim_for_the_webhook_worker_starts_the_run`: such a task is `RUNNING` at once, held by this
+//!   node for its timeout and the grace, and is settled by its token.
 //! - `claim_gives_each_task_to_one`: concurrent claims never share a task.
 //! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` instead,
 //!   whether it waits for its first run or for a retry.
@@ -72,6 +74,9 @@
 //!   and moves the row to the quarantine. Other tasks are not affected.
 //! - `live_names_the_tasks_that_have_not_finished`: in any order. A dead letter has finished; one
 //!   that is re-driven is live again. Unknown tasks are not.
+//! - `results_end_before_what_has_no_room`: they are answered in the order of the ids, of any
+//!   tenant; `None` for a task that is not known. The answers end before the first result that
+//!   would make all of them larger than the caller's bound.
 //! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset
 //!   cursors.
 //! - `list_finds_few_tasks_among_many`: the tasks of a tenant that has few are on one page, however
@@ -87,6 +92,7 @@
 //! Every await may be dropped: the call then happens or not, and nothing stays locked.
 
 mod forwarding;
+mod matching;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -180,11 +186,10 @@ pub struct Claim {
 /// On whose behalf a claim is made.
 #[derive(Clone, Debug)]
 pub enum Claimant {
-    /// The dispatcher, which publishes the tasks. They become `QUEUED`, and must be started before
-    /// the visibility ends.
+    /// The dispatcher, for webhooks.
     Dispatch {
-        /// How long a published task may stay unstarted.
-        visibility_millis: u64,
+        /// Where the tasks go.
+        to: DispatchTo,
         /// The partitions of the lanes, and the terms in which the node owns them. Empty if no
         /// other node shares the store.
         terms: Vec<(Partition, u64)>,
@@ -200,6 +205,23 @@ pub enum Claimant {
         /// The latest due instant to take, at most [`CLAIM_AHEAD_MAX_MILLIS`] ahead of now. None
         /// means now.
         due_by: Option<Timestamp>,
+    },
+}
+
+/// Where the dispatcher's tasks go.
+#[derive(Clone, Debug)]
+pub enum DispatchTo {
+    /// To a broker. They become `QUEUED`, and must be started before the visibility ends.
+    Broker {
+        /// How long a published task may stay unstarted.
+        visibility_millis: u64,
+    },
+    /// To the webhook worker of this process, which runs them at once. They become `RUNNING`.
+    Worker {
+        /// Its name.
+        name: String,
+        /// How long the hold outlasts the task's timeout, so that the worker can still settle.
+        grace_millis: u64,
     },
 }
 
@@ -287,6 +309,15 @@ pub struct Beat {
     /// Whether the run goes on outside of the node that started it, and outlives it. The hold then
     /// ends with the task's timeout, without the grace for settling.
     pub detach: bool,
+}
+
+/// How a task stands, and what its run returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskResult {
+    /// Its state.
+    pub state: State,
+    /// The result of its run, if it is `COMPLETED` and has one.
+    pub result: Option<Json>,
 }
 
 /// A page of a listing.
@@ -405,6 +436,10 @@ pub trait Store: Send + Sync {
 
     /// Which of these tasks, of any tenant, have not finished. Costs little for each.
     async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError>;
+
+    /// Reads how these tasks stand, of any tenant, and their results: of the first ids in order, as
+    /// many as have results of at most `max_bytes` together. It reads no payloads.
+    async fn results(&self, ids: Vec<TaskId>, max_bytes: usize) -> Result<Vec<Option<TaskResult>>, StoreError>;
 
     /// Lists tasks, at most `limit`, strictly after the cursor.
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError>;

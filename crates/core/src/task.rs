@@ -124,6 +124,8 @@ pub struct Body {
     /// The tasks of its tenant with the same key run one at a time, by `execute_at`, then in order
     /// of submission.
     pub ordering_key: Option<String>,
+    /// At most `max_per_key` tasks of its queue with the same key run at a time.
+    pub concurrency_key: Option<String>,
     /// The tasks that must finish before it may run.
     pub dependencies: Dependencies,
 }
@@ -173,6 +175,35 @@ pub struct Callback {
     pub url: String,
     /// Extra request headers.
     pub headers: BTreeMap<String, String>,
+    /// What the body of the request is.
+    #[serde(default)]
+    pub body: CallbackBody,
+}
+
+/// What the body of a webhook's request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallbackBody {
+    /// The payload, as it was submitted.
+    #[default]
+    Payload,
+    /// An object with the task, its run and the results of its dependencies beside the payload.
+    Envelope,
+}
+
+impl CallbackBody {
+    /// The name on the wire and in the store's column.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CallbackBody::Payload => "payload",
+            CallbackBody::Envelope => "envelope",
+        }
+    }
+
+    /// The body with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Payload, Self::Envelope].into_iter().find(|body| body.as_str() == name)
+    }
 }
 
 /// Who holds a task, and until when.

@@ -139,6 +139,38 @@ pub enum Step<'a> {
     },
     /// It had finished because of a parent, which was re-driven with its dependents.
     Revived,
+    /// The run succeeded, and what the webhook answered was not kept as the result.
+    CompletedWithoutResult {
+        /// The status the webhook answered.
+        http_status: Option<u16>,
+        /// Why its answer was not kept.
+        dropped: ResultDropped,
+    },
+}
+
+/// Why the answer of a webhook was not kept as the result of its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResultDropped {
+    /// It is larger than a result may be.
+    TooLarge,
+    /// It is not UTF-8.
+    NotUtf8,
+    /// It is not JSON, or not JSON that is accepted as a payload.
+    NotJson,
+    /// It is nested too deep.
+    TooDeep,
+}
+
+impl ResultDropped {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ResultDropped::TooLarge => "too_large",
+            ResultDropped::NotUtf8 => "not_utf8",
+            ResultDropped::NotJson => "not_json",
+            ResultDropped::TooDeep => "too_deep",
+        }
+    }
 }
 
 /// How a run that did not complete ended.
@@ -159,6 +191,33 @@ impl FailedHow {
             FailedHow::Failed => "failed",
             FailedHow::TimedOut => "timed_out",
             FailedHow::Lost => "lost",
+        }
+    }
+}
+
+/// How a run ended, as its end is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnded {
+    /// It succeeded.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It did not end within the task's timeout.
+    TimedOut,
+    /// The worker was lost.
+    Lost,
+    /// The worker gave the task back.
+    Released,
+    /// The task was cancelled.
+    Cancelled,
+}
+
+impl From<FailedHow> for RunEnded {
+    fn from(how: FailedHow) -> Self {
+        match how {
+            FailedHow::Failed => Self::Failed,
+            FailedHow::TimedOut => Self::TimedOut,
+            FailedHow::Lost => Self::Lost,
         }
     }
 }
@@ -211,14 +270,16 @@ pub struct Run<'a> {
 pub struct RecordedEnd<'a> {
     /// When.
     pub at: Timestamp,
-    /// `completed`, `failed`, `timed_out`, `lost`, `released` or `cancelled`.
-    pub outcome: &'static str,
+    /// How.
+    pub outcome: RunEnded,
     /// What went wrong, if anything.
     pub error: Option<RunError<'a>>,
     /// The status a webhook answered.
     pub http_status: Option<u16>,
     /// Why its attempt was not counted, if it failed: [`Entry::uncounted`].
     pub uncounted: Option<&'static str>,
+    /// Why what the webhook answered was not kept as the result, if it was not.
+    pub result_dropped: Option<ResultDropped>,
 }
 
 impl Trail {
@@ -359,7 +420,7 @@ impl<'a> Entry<'a> {
             Step::Unblocked => "unblocked".into(),
             Step::Claimed => "claimed".into(),
             Step::Started { .. } => "started".into(),
-            Step::Completed { .. } => "completed".into(),
+            Step::Completed { .. } | Step::CompletedWithoutResult { .. } => "completed".into(),
             Step::Failed { error, .. } | Step::FailedUncounted { error, .. } => error.code.clone(),
             Step::GivenBack => "given_back".into(),
             Step::CancelRequested => "cancel_requested".into(),
@@ -405,15 +466,22 @@ impl<'a> Entry<'a> {
 
     fn run_end(&self) -> Option<RecordedEnd<'a>> {
         let (outcome, http_status) = match &self.step {
-            Step::Completed { http_status } => ("completed", *http_status),
-            Step::Failed { outcome, http_status, .. } | Step::FailedUncounted { outcome, http_status, .. } => {
-                (outcome.as_str(), *http_status)
+            Step::Completed { http_status } | Step::CompletedWithoutResult { http_status, .. } => {
+                (RunEnded::Completed, *http_status)
             }
-            Step::GivenBack => ("released", None),
-            Step::Cancelled => ("cancelled", None),
+            Step::Failed { outcome, http_status, .. } | Step::FailedUncounted { outcome, http_status, .. } => {
+                ((*outcome).into(), *http_status)
+            }
+            Step::GivenBack => (RunEnded::Released, None),
+            Step::Cancelled => (RunEnded::Cancelled, None),
             _ => return None,
         };
-        Some(RecordedEnd { at: self.at, outcome, error: self.error(), http_status, uncounted: self.uncounted() })
+        let result_dropped = match self.step {
+            Step::CompletedWithoutResult { dropped, .. } => Some(dropped),
+            _ => None,
+        };
+        let (error, uncounted) = (self.error(), self.uncounted());
+        Some(RecordedEnd { at: self.at, outcome, error, http_status, uncounted, result_dropped })
     }
 }
 

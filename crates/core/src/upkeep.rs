@@ -51,6 +51,8 @@
 //!   for another reason stay as they are.
 //! - `a_revived_task_waits_for_all_its_parents`: also for those that finished without completing
 //!   since, and fails again if one of these is not revived.
+//! - `a_revived_task_forgets_the_parents_it_waited_for`: the end of a parent that it does not wait
+//!   for any more, resolved late, does not release it.
 //! - `a_replaced_task_is_not_revived`: its idempotency key belongs to another task by now.
 //! - `a_parent_that_ends_meanwhile_wakes_its_child`: whether the child's submission or the parent's
 //!   end is first.

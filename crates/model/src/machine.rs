@@ -118,7 +118,9 @@ fn core_event(event: ModelEvent) -> Event<'static> {
         ModelEvent::Claim(left) => Event::Claim(hold(left)),
         ModelEvent::Start(left) => Event::Start(hold(left)),
         ModelEvent::Lease(left) => Event::Lease(hold(left)),
-        ModelEvent::Complete(letter) => Event::Complete { result: Some(document(letter)), http_status: None },
+        ModelEvent::Complete(letter) => {
+            Event::Complete { result: Some(document(letter)), http_status: None, dropped: None }
+        }
         ModelEvent::Fail { cause, max_retries, poison_after, is_under_breaker } => Event::Fail(Failure {
             cause: match cause {
                 Cause::Reported { .. } => FailureCause::Reported,

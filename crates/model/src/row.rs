@@ -164,7 +164,7 @@ impl StepMark {
             Step::Submitted | Step::Scheduled { .. } => StepKind::Submitted,
             Step::Claimed => StepKind::Claimed,
             Step::Started { attempt } => StepKind::Started(small(*attempt)),
-            Step::Completed { .. } => StepKind::Completed,
+            Step::Completed { .. } | Step::CompletedWithoutResult { .. } => StepKind::Completed,
             Step::Failed { outcome, error, .. } => StepKind::Failed(Cause::read(*outcome, error)),
             Step::FailedUncounted { outcome, error, .. } => StepKind::Spared(Cause::read(*outcome, error)),
             Step::GivenBack => StepKind::GivenBack,

@@ -196,7 +196,7 @@ impl Bench {
         let by = By { now: SystemClock.now(), node: self.node, actor: Actor::Worker("worker-1".into()) };
         let changes = tasks.iter().map(|task| {
             let result = Json::parse(r#"{"ok": true}"#).ok();
-            let event = Event::Complete { result, http_status: None };
+            let event = Event::Complete { result, http_status: None, dropped: None };
             (task.id, transition(&task.position, event, &by).expect("a running task can complete"))
         });
         let applied = self.store.apply(changes.collect()).await.expect("apply answers");
@@ -230,6 +230,7 @@ impl Bench {
                 schedule_id: None,
                 idempotency_key: None,
                 ordering_key: None,
+                concurrency_key: None,
                 dependencies: Dependencies::default(),
             },
             trail: by.submitted(State::Pending),

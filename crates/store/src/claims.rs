@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Change, ChangeFields, Event, Position, State, transition};
-use punctual_core::store::{CLAIM_AHEAD_MAX_MILLIS, Claimant, Start};
+use punctual_core::store::{CLAIM_AHEAD_MAX_MILLIS, Claimant, DispatchTo, Start};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -18,8 +18,10 @@ pub(crate) const EXPIRED_MAX: usize = 1_000;
 /// The actor that the trail names for a claimant.
 pub(crate) fn actor(claimant: &Claimant) -> Actor<'_> {
     match claimant {
-        Claimant::Dispatch { .. } => Actor::Scheduler,
-        Claimant::Worker { name, .. } => Actor::Worker(Cow::Borrowed(name)),
+        Claimant::Dispatch { to: DispatchTo::Broker { .. }, .. } => Actor::Scheduler,
+        Claimant::Dispatch { to: DispatchTo::Worker { name, .. }, .. } | Claimant::Worker { name, .. } => {
+            Actor::Worker(Cow::Borrowed(name))
+        }
     }
 }
 
@@ -43,7 +45,10 @@ pub(crate) fn due_by(claimant: &Claimant, now: Timestamp) -> Timestamp {
 pub(crate) fn claim_event(claimant: &Claimant, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let until = |millis: u64| now.plus_millis(number_column(millis));
     match claimant {
-        Claimant::Dispatch { visibility_millis, .. } => Event::Claim(Hold {
+        Claimant::Dispatch { to: DispatchTo::Worker { name, grace_millis }, .. } => {
+            Event::Lease(webhook_hold(name, *grace_millis, node, now, timeout_millis))
+        }
+        Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis }, .. } => Event::Claim(Hold {
             worker: node.to_string(),
             node: Some(node),
             since: now,
@@ -64,16 +69,21 @@ pub(crate) fn claim_event(claimant: &Claimant, node: NodeId, now: Timestamp, tim
 
 /// The event of a start of a queued task with this timeout.
 pub(crate) fn start_event(start: &Start, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
-    let lasts = timeout_millis.saturating_add(start.grace_millis);
+    Event::Start(webhook_hold(&start.worker, start.grace_millis, node, now, timeout_millis))
+}
+
+/// The hold of a webhook's run: it lasts for the timeout, and then long enough to settle the run.
+fn webhook_hold(worker: &str, grace_millis: u64, node: NodeId, now: Timestamp, timeout_millis: u64) -> Hold {
+    let lasts = timeout_millis.saturating_add(grace_millis);
     let end = now.plus_millis(number_column(lasts));
-    Event::Start(Hold {
-        worker: start.worker.clone(),
+    Hold {
+        worker: worker.to_owned(),
         node: Some(node),
         since: now,
         expires_at: end,
         deadline_at: end,
         lease_millis: lasts,
-    })
+    }
 }
 
 /// The change of a row that was read in a state which allows the event.

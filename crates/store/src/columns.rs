@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
+use punctual_core::state::State;
+use punctual_core::store::TaskResult;
+use punctual_core::task::{Callback, CallbackBody};
 use punctual_core::time::Timestamp;
 
 /// What NULL in `retry_policy` means: the first default. It never changes: rows with NULL keep this
@@ -25,6 +28,13 @@ const FIRST_POLICY: RetryPolicy = RetryPolicy {
 /// A column that does not hold what was written to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub &'static str);
+
+/// The state of a task and its result; none without a state that can be read. A result that cannot
+/// be read is none, too: its task has finished, and its dependents run without it.
+pub(crate) fn task_result(state: Option<i64>, result: Option<&str>) -> Option<TaskResult> {
+    let state = state.and_then(State::from_code)?;
+    Some(TaskResult { state, result: result.and_then(|text| json(text, "result").ok()) })
+}
 
 /// The document of a column.
 pub(crate) fn json(text: &str, name: &'static str) -> Result<Json, Unreadable> {
@@ -60,6 +70,17 @@ pub(crate) fn policy_column(policy: &RetryPolicy) -> Option<String> {
     };
     let written = || written.expect("invariant: a policy of numbers and words can be written");
     (*policy != FIRST_POLICY).then(written)
+}
+
+/// What the body of a webhook is; NULL is the payload.
+pub(crate) fn callback_body(text: Option<&str>) -> Result<CallbackBody, Unreadable> {
+    text.map_or(Ok(CallbackBody::Payload), |text| CallbackBody::from_name(text).ok_or(Unreadable("callback_body")))
+}
+
+/// The column of what the body of a webhook is: NULL when it is the payload, which is the common
+/// case.
+pub(crate) fn callback_body_column(callback: Option<&Callback>) -> Option<&'static str> {
+    callback.map(|callback| callback.body).filter(|body| *body != CallbackBody::default()).map(CallbackBody::as_str)
 }
 
 /// The column of a version or a number of milliseconds, saturated to what the column can hold.

@@ -63,6 +63,9 @@ pub(crate) struct Effects {
     pub turn: Option<TurnNote>,
     /// How the task finished: the note for tasks that depend on it.
     pub ended: Option<State>,
+    /// Whether a place of the row's concurrency key may be free for another task: this one held it,
+    /// or was woken to take it.
+    pub frees_place: bool,
 }
 
 impl Effects {
@@ -86,7 +89,8 @@ impl Effects {
     /// The effects of moving a live row to the quarantine. Its task will not run, so it counts as
     /// failed for the tasks behind it. A row in an unreadable state was never counted.
     pub(crate) fn of_quarantine(state: Option<State>, at: LaneInstant) -> Self {
-        Self::new(state.and_then(|state| CountedRow::new(state, at)), None, Some(State::Failed))
+        let before = state.and_then(|state| CountedRow::new(state, at));
+        Self { frees_place: true, ..Self::new(before, None, Some(State::Failed)) }
     }
 
     fn new(before: Option<CountedRow>, after: Option<CountedRow>, ended: Option<State>) -> Self {
@@ -95,7 +99,9 @@ impl Effects {
             (Some(_), _) | (None, Some(_)) => Some(TurnNote::MayPass),
             (None, None) => None,
         };
-        Self { before, after, turn, ended }
+        let frees_place = before.is_some_and(|before| before.state != State::Blocked)
+            && !after.is_some_and(|after| after.state.is_held());
+        Self { before, after, turn, ended, frees_place }
     }
 
     /// How the write changes the counts by lane and state: the rows that come and go, each with the
@@ -109,7 +115,7 @@ impl Effects {
 
     /// Whether the write leaves no note for the resolver. No claim and no start leaves one.
     pub(crate) fn leaves_no_note(&self) -> bool {
-        self.turn.is_none() && self.ended.is_none()
+        self.turn.is_none() && self.ended.is_none() && !self.frees_place
     }
 }
 

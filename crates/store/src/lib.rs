@@ -22,6 +22,7 @@ mod limits;
 mod listing;
 pub mod migrations;
 mod ordering;
+mod places;
 mod portable;
 pub mod postgres;
 mod queue_columns;

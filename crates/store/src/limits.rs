@@ -12,6 +12,8 @@ use punctual_core::time::Timestamp;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueLimits {
     pub max_concurrency: Option<u64>,
+    /// How many tasks of one concurrency key may be held.
+    pub max_per_key: Option<u64>,
     /// The rate, and the bucket once a claim has taken from it.
     pub rate: Option<(RateLimit, Option<Bucket>)>,
     pub pause: Option<PauseEnd>,
@@ -44,6 +46,7 @@ impl QueueLimits {
     pub(crate) fn of(queue: &Queue) -> Self {
         Self {
             max_concurrency: queue.settings.max_concurrency.map(u64::from),
+            max_per_key: queue.settings.max_per_key.map(u64::from),
             rate: queue.settings.rate_limit.map(|limit| (limit, None)),
             pause: queue.pause.as_ref().map(|pause| PauseEnd(pause.until)),
         }
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn the_narrowest_limit_holds() {
         let limit = RateLimit { per_second: 10.0, burst: 2 };
-        let limits = QueueLimits { max_concurrency: Some(3), rate: Some((limit, None)), pause: None };
+        let limits = QueueLimits { max_concurrency: Some(3), rate: Some((limit, None)), ..QueueLimits::default() };
         let mut allowance = limits.allow(0, at(0));
         assert_eq!((allowance.left(), held(&allowance)), (2, None));
         allowance.take(2);

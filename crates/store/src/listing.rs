@@ -1,16 +1,13 @@
-//! Which tasks a filter matches, and where a listing finds them. The listings of both stores use
-//! it, and check every row with it.
+//! Where a listing finds the tasks that a filter matches. The listings of both stores use it.
 //!
 //! A listing walks over the tasks of all tenants, in its order. That is quick while most tasks
 //! match. If the first rows do not fill the page, it tries to gather: to read all tasks of the
 //! lanes that the filter allows, by lane. Few of those are sorted and make the page, whatever the
 //! others have. If they are many, the walk goes on: it finds many in reasonable time, too.
 
-use punctual_core::lane::LaneKey;
 use punctual_core::name_pattern::NamePattern;
 use punctual_core::state::State;
 use punctual_core::store::Filter;
-use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 
 /// The tables that a listing reads.
@@ -80,35 +77,6 @@ pub(crate) fn only_kind(filter: &Filter) -> Option<&str> {
 
 /// Whether a row can match, judging by its narrow columns.
 pub(crate) fn row_fits(filter: &Filter, state: i64, execute_at: Timestamp) -> bool {
-    filter.execute_after.is_none_or(|after| execute_at >= after)
-        && filter.execute_before.is_none_or(|before| execute_at < before)
+    filter.allows_time(execute_at)
         && (filter.states.is_empty() || filter.states.iter().any(|wanted| i64::from(wanted.code()) == state))
-}
-
-/// Whether a row can match, judging by its lane.
-pub(crate) fn lane_fits(filter: &Filter, lane: &LaneKey) -> bool {
-    lane.tenant == filter.tenant
-        && filter.kind.as_ref().is_none_or(|kind| kind.matches(&lane.kind))
-        && filter.queue.as_ref().is_none_or(|queue| queue.matches(&lane.queue))
-        && filter.priority_min.is_none_or(|least| lane.priority >= least)
-}
-
-/// Whether a task matches, judging by its body.
-pub(crate) fn body_fits(filter: &Filter, task: &Task) -> bool {
-    filter.created_after.is_none_or(|after| task.created_at >= after)
-        && filter.created_before.is_none_or(|before| task.created_at < before)
-        && filter.completed_after.is_none_or(|after| task.completed_at.is_some_and(|at| at >= after))
-        && filter.completed_before.is_none_or(|before| task.completed_at.is_some_and(|at| at < before))
-        && filter.schedule_id.is_none_or(|schedule| task.body.schedule_id == Some(schedule))
-        && is_or_any(filter.ordering_key.as_deref(), task.body.ordering_key.as_deref())
-        && is_or_any(filter.idempotency_key.as_deref(), task.body.idempotency_key.as_deref())
-        && is_or_any(filter.worker_id.as_deref(), task.worker_id())
-        && filter.metadata.iter().all(|(key, value)| task.body.metadata.get(key) == Some(value))
-        // Last, because it reads the trail.
-        && filter.error_code.as_ref().is_none_or(|code| task.trail.last_error().is_some_and(|(_, e)| e.code == *code))
-}
-
-/// Whether a field has the wanted value; none wants any.
-fn is_or_any(wanted: Option<&str>, field: Option<&str>) -> bool {
-    wanted.is_none() || wanted == field
 }

@@ -1,31 +1,36 @@
-//! The cursor of the reviews: which tasks held behind dead letters are checked next. Pure.
+//! The cursor of the reviews: which tasks held behind dead letters, and which parked ones, are
+//! checked next. Pure.
 //!
-//! A review of the resolver checks one page of held ordering keys and one page of dead letters that
-//! hold their children. The next review continues behind it. When a queue stops holding, the
-//! resolver checks everything from the front, one page per step: a *round*. The round is kept in
+//! A review of the resolver checks one page of held ordering keys, one page of dead letters that
+//! hold their children, and one page of concurrency keys that tasks wait for. The next review
+//! continues behind it. When a queue stops holding, or allows more tasks of a key, the resolver
+//! checks everything from the front, one page per step: a *round*. The round is kept in
 //! memory only; after a crash the reviews check the pages that were left.
 
-/// The key and the dead letter behind which the next page begins. None: there is nothing behind.
+/// The keys and the dead letter behind which the next page begins. None: there is nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReviewCursor<K, L> {
     pub key: Option<K>,
     pub letter: Option<L>,
+    /// The concurrency key.
+    pub parked: Option<K>,
 }
 
 impl<K: Default, L: Default> ReviewCursor<K, L> {
     /// Before everything.
     pub(crate) fn front() -> Self {
-        Self { key: Some(K::default()), letter: Some(L::default()) }
+        Self { key: Some(K::default()), letter: Some(L::default()), parked: Some(K::default()) }
     }
 
     /// The cursor of the next review: behind the last page comes the first.
     pub(crate) fn or_front(self) -> Self {
-        Self { key: self.key.or_else(|| Some(K::default())), letter: self.letter.or_else(|| Some(L::default())) }
+        let front = Self::front();
+        Self { key: self.key.or(front.key), letter: self.letter.or(front.letter), parked: self.parked.or(front.parked) }
     }
 
     /// The cursor of the next step of a round; none at its end.
     pub(crate) fn or_end(self) -> Option<Self> {
-        (self.key.is_some() || self.letter.is_some()).then_some(self)
+        (self.key.is_some() || self.letter.is_some() || self.parked.is_some()).then_some(self)
     }
 }
 
@@ -46,11 +51,14 @@ mod tests {
 
     #[test]
     fn a_round_ends_where_a_review_starts_over() {
-        let cursor = |key, letter| ReviewCursor::<u8, u16> { key, letter };
-        assert_eq!(ReviewCursor::front(), cursor(Some(0), Some(0)));
-        assert_eq!(cursor(None, Some(7)).or_end(), Some(cursor(None, Some(7))));
-        assert_eq!(cursor(Some(7), None).or_front(), cursor(Some(7), Some(0)));
-        assert_eq!((cursor(None, None).or_end(), cursor(None, None).or_front()), (None, ReviewCursor::front()));
+        let cursor = |key, letter, parked| ReviewCursor::<u8, u16> { key, letter, parked };
+        assert_eq!(ReviewCursor::front(), cursor(Some(0), Some(0), Some(0)));
+        for rest in [cursor(None, Some(7), None), cursor(None, None, Some(7))] {
+            assert_eq!(rest.or_end(), Some(rest));
+        }
+        assert_eq!(cursor(Some(7), None, Some(8)).or_front(), cursor(Some(7), Some(0), Some(8)));
+        let end = cursor(None, None, None);
+        assert_eq!((end.or_end(), end.or_front()), (None, ReviewCursor::front()));
         assert_eq!((behind(3, 3, Some(9)), behind(2, 3, Some(9)), behind(0, 3, None::<u8>)), (Some(9), None, None));
     }
 }

@@ -62,8 +62,10 @@ const RESULT: TaskColumn = TaskColumn(31, "result");
 const ORDERING_KEY: TaskColumn = TaskColumn(32, "ordering_key");
 const DEPENDS_ON: TaskColumn = TaskColumn(33, "depends_on");
 const ON_DEPENDENCY_FAILURE: TaskColumn = TaskColumn(34, "on_dependency_failure");
+const CONCURRENCY_KEY: TaskColumn = TaskColumn(35, "concurrency_key");
+const CALLBACK_BODY: TaskColumn = TaskColumn(36, "callback_body");
 /// The first column behind those of a task. Its content depends on the statement.
-pub(crate) const BEHIND: usize = 35;
+pub(crate) const BEHIND: usize = 37;
 
 /// A row of either database. A NULL is none; a value of another type is unreadable.
 pub(crate) trait TaskRow {
@@ -120,7 +122,11 @@ fn with_payload(row: &impl TaskRow, lane: Option<Arc<Lane>>, payload: Json) -> R
 
 fn body(row: &impl TaskRow, payload: Json) -> Result<Body, Unreadable> {
     let callback = match row.text(CALLBACK_URL)? {
-        Some(url) => Some(Callback { url: url.to_owned(), headers: map(row, CALLBACK_HEADERS)? }),
+        Some(url) => Some(Callback {
+            url: url.to_owned(),
+            headers: map(row, CALLBACK_HEADERS)?,
+            body: columns::callback_body(row.text(CALLBACK_BODY)?)?,
+        }),
         None => None,
     };
     let text = |column| row.text(column).map(|text| text.map(str::to_owned));
@@ -133,6 +139,7 @@ fn body(row: &impl TaskRow, payload: Json) -> Result<Body, Unreadable> {
         schedule_id: row.uuid(SCHEDULE_ID)?.map(ScheduleId::from_uuid),
         idempotency_key: text(IDEMPOTENCY_KEY)?,
         ordering_key: text(ORDERING_KEY)?,
+        concurrency_key: text(CONCURRENCY_KEY)?,
         dependencies: Dependencies {
             ids: dependencies::ids(row.bytes(DEPENDS_ON)?).ok_or(DEPENDS_ON.unreadable())?,
             on_failure: dependencies::policy(row.text(ON_DEPENDENCY_FAILURE)?)

@@ -103,7 +103,7 @@ async fn the_process_that_is_killed() {
         let claim = Claim { lanes: vec![(lane, 5)], limit: 5, claimant };
         let claimed = store.claim(vec![claim]).await.expect("claim answers").remove(0).tasks;
         let complete = |task: &punctual_core::task::Task| {
-            let event = Event::Complete { result: None, http_status: None };
+            let event = Event::Complete { result: None, http_status: None, dropped: None };
             (task.id, transition(&task.position, event, &by).expect("it runs"))
         };
         store.apply(claimed.iter().map(complete).collect()).await.expect("apply answers");

@@ -2,7 +2,8 @@
 //! is a function here, of the same name.
 
 use punctual_core::bulk::{BulkKind, BulkOperation, BulkProgress, BulkState};
-use punctual_core::ids::{OperationId, TaskId};
+use punctual_core::coordinator::{LEADER, LeaderLease};
+use punctual_core::ids::{NodeId, OperationId, TaskId};
 use punctual_core::store::{Cursor, Filter};
 
 use crate::fixtures::{TENANT, at};
@@ -18,6 +19,7 @@ macro_rules! bulk_conformance {
             operations_are_listed_newest_first,
             running_operations_are_found_oldest_first,
             an_operation_is_written_at_its_revision_only,
+            only_the_leader_advances_an_operation,
             old_operations_are_pruned,
         }
     };
@@ -93,14 +95,14 @@ pub async fn operations_are_listed_newest_first(factory: &dyn StoreFactory) {
     assert_eq!(listed, expected);
 }
 
-/// The first two of three that run; the fourth has ended.
+/// One of each tenant goes first, however many the other has; the first of all has ended.
 pub async fn running_operations_are_found_oldest_first(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let ended = begin(&fixture, TENANT).await;
-    let (first, second) = (begin(&fixture, TENANT).await, begin(&fixture, "other").await);
-    begin(&fixture, TENANT).await;
+    let mut running = vec![begin(&fixture, TENANT).await, begin(&fixture, TENANT).await, begin(&fixture, TENANT).await];
+    running.insert(1, begin(&fixture, "other").await);
     end(&fixture, &ended, 5).await;
-    assert_eq!(fixture.database.running_operations(2).await.unwrap(), [first, second]);
+    assert_eq!(fixture.database.running_operations(3).await.unwrap(), running[..3]);
 }
 
 /// The leader and a client both decide by the first revision: the second write is refused.
@@ -112,6 +114,24 @@ pub async fn an_operation_is_written_at_its_revision_only(factory: &dyn StoreFac
     assert!(write(&fixture, &cancelled).await);
     assert!(!write(&fixture, &done).await);
     assert_eq!(read(&fixture, &done).await, Some(cancelled));
+}
+
+/// A node that led before, and one that never did.
+pub async fn only_the_leader_advances_an_operation(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let begun = begin(&fixture, TENANT).await;
+    let lead = async |node: u64| fixture.database.acquire(LEADER, NodeId::new(node), 60_000).await.unwrap().unwrap();
+    let former = lead(1).await;
+    fixture.database.release(&former).await.unwrap();
+    let lease = lead(2).await;
+    let advanced = begun.after_page(BulkProgress { done: 1, failed: 0, next: None }, at(3));
+    let stranger = LeaderLease { holder: NodeId::new(3), ..lease.clone() };
+    let advance = async |lease| fixture.database.advance_operation(lease, advanced.clone()).await.unwrap();
+    assert!(!advance(&former).await);
+    assert!(!advance(&stranger).await);
+    assert!(advance(&lease).await);
+    assert!(!advance(&lease).await, "its revision is past");
+    assert_eq!(read(&fixture, &advanced).await, Some(advanced.clone()));
 }
 
 /// Those that ended before the instant; one that ended at it and one that runs stay.

@@ -9,7 +9,7 @@ use punctual_core::lane::{LaneKey, Route};
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::state::{By, State};
 use punctual_core::store::Filter;
-use punctual_core::task::{Body, Callback, Dependencies, Idempotency, NewTask, OnDependencyFailure};
+use punctual_core::task::{Body, Callback, CallbackBody, Dependencies, Idempotency, NewTask, OnDependencyFailure};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 
@@ -65,6 +65,7 @@ pub fn task() -> TaskBuilder {
         schedule_id: None,
         idempotency_key: None,
         ordering_key: None,
+        concurrency_key: None,
         dependencies: Dependencies::default(),
     };
     TaskBuilder { lane, created_at: START, execute_at: START, expires_at: None, idempotency: None, body }
@@ -111,7 +112,13 @@ impl TaskBuilder {
     pub fn push(mut self, target: &str) -> Self {
         self.lane.route = Route::Push(target.into());
         let headers = BTreeMap::from([("x-test".to_owned(), "1".to_owned())]);
-        self.body.callback = Some(Callback { url: format!("{target}/hook"), headers });
+        self.body.callback = Some(Callback { url: format!("{target}/hook"), headers, body: CallbackBody::Payload });
+        self
+    }
+
+    /// Its webhook gets the results of its dependencies beside the payload.
+    pub fn enveloped(mut self) -> Self {
+        self.body.callback.as_mut().expect("it is pushed to a webhook").body = CallbackBody::Envelope;
         self
     }
 
@@ -143,6 +150,12 @@ impl TaskBuilder {
     /// Its ordering key.
     pub fn ordering_key(mut self, key: &str) -> Self {
         self.body.ordering_key = Some(key.into());
+        self
+    }
+
+    /// Its concurrency key.
+    pub fn concurrency_key(mut self, key: &str) -> Self {
+        self.body.concurrency_key = Some(key.into());
         self
     }
 

@@ -28,6 +28,7 @@ macro_rules! obstacles_conformance {
             a_task_that_has_waited_counts_as_more_urgent,
             a_queue_of_many_lanes_is_counted_from_the_own_lane_on,
             the_bucket_is_shown_as_claims_left_it,
+            the_places_of_a_key_are_counted,
             workers_that_hold_tasks_are_listed,
 
             thousands_of_blockers_are_listed_quickly,
@@ -282,4 +283,20 @@ pub async fn thousands_of_blockers_are_listed_quickly(factory: &dyn StoreFactory
     let left: Vec<TaskId> = found.iter().map(|(id, ..)| *id).collect();
     assert_eq!((left.as_slice(), count), (&named[PARENTS - LEFT..], 3));
     assert!(took < std::time::Duration::from_secs(2), "{took:?}");
+}
+
+/// Queued or running, with or without a limit.
+pub async fn the_places_of_a_key_are_counted(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let keyed = fixture.insert(task().concurrency_key("k").times(5)).await;
+    let places = async |task: &Task, most: u32| fixture.database.key_places(task, most).await.expect("places answers");
+    assert_eq!(places(&keyed[0], 9).await, 0);
+    let running = fixture.lease(keyed[0].lane.id, 2).await;
+    fixture.dispatch(keyed[0].lane.id, 2).await;
+    assert_eq!((places(&keyed[4], 9).await, places(&keyed[4], 3).await), (4, 3));
+    fixture.apply(&running[0], complete(None)).await;
+    assert_eq!(places(&keyed[4], 9).await, 3);
+    for other in [task(), task().concurrency_key("other"), task().queue("other").concurrency_key("k")] {
+        assert_eq!(places(&fixture.insert_one(other).await, 9).await, 0);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod counts;
 mod depth;
+mod keys;
 mod places;
 mod rates;
 mod settings;
@@ -18,6 +19,7 @@ use crate::store::{StoreFixture, WORKER, worker};
 
 pub use counts::*;
 pub use depth::*;
+pub use keys::*;
 pub use places::*;
 pub use rates::*;
 pub use settings::*;
@@ -54,6 +56,15 @@ macro_rules! queues_conformance {
             insert_refuses_an_unknown_dependency_before_a_full_queue,
             a_queue_with_unreadable_settings_is_paused,
             limit_changes_name_freed_places,
+            no_more_of_a_key_run_at_once_than_the_limit,
+            a_full_key_holds_up_no_other,
+            a_place_of_a_key_is_free_again_however_its_task_leaves,
+            a_woken_task_that_leaves_wakes_another,
+            a_raised_limit_per_key_lets_more_run,
+            a_review_wakes_what_was_forgotten,
+            keys_of_queues_are_apart,
+            tasks_without_a_key_are_not_limited_by_key,
+            an_ordering_key_keeps_its_order_under_a_limit_per_key,
         }
     };
 }

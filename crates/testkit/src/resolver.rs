@@ -43,6 +43,7 @@ macro_rules! resolver_conformance {
             a_dead_letter_may_hold_its_children,
             a_redrive_revives_its_dependents_if_asked_to,
             a_revived_task_waits_for_all_its_parents,
+            a_revived_task_forgets_the_parents_it_waited_for,
             a_replaced_task_is_not_revived,
             a_parent_that_ends_meanwhile_wakes_its_child,
             resolvers_share_the_work,

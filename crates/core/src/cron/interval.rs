@@ -27,7 +27,7 @@ struct Raw {
 
 /// An interval that is too short or too long. The sentence continues after the field's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be from 1 to {} seconds", MAX_MILLIS / 1_000)]
+#[error("must be a number of seconds from 1 to {}", MAX_MILLIS / 1_000)]
 pub struct IntervalError;
 
 impl Interval {

@@ -24,6 +24,9 @@ impl RetryCondition {
     /// What a word must be, as a fault states it.
     pub const RULE: &str = "must be 3xx, 4xx, 5xx, a status from 300 to 599, timeout or connection";
 
+    /// The words that are no status.
+    pub const WORDS: [&str; 5] = ["3xx", "4xx", "5xx", "timeout", "connection"];
+
     /// Whether a failure of this cause is of this kind.
     pub fn covers(self, cause: FailureCause) -> bool {
         match (self, cause) {

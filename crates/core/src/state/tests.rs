@@ -102,7 +102,7 @@ fn a_token_holds_until_the_task_changes() {
 #[test]
 fn a_completion_needs_no_read_of_the_task() {
     let unread = Change::complete_held("acme", 5, None, &by());
-    let read = step(&at(State::Running), Event::Complete { result: None, http_status: None });
+    let read = step(&at(State::Running), Event::Complete { result: None, http_status: None, dropped: None });
     assert_eq!((unread.from, unread.expected_version, unread.to), (read.from, read.expected_version, read.to));
     assert_eq!((&unread.trail, unread.attempts, unread.crashes), (&read.trail, None, None));
     assert_eq!(unread.tenant.as_deref(), Some("acme"));
@@ -246,7 +246,7 @@ fn a_run_asked_to_stop_ends_cancelled_whatever_its_outcome() {
     assert_eq!((asked.attempts, asked.hold.is_none()), (None, true));
     let position = Position { cancel_requested: true, version: asked.version, ..at(State::Running) };
     let outcomes = [
-        Event::Complete { result: Some(Json::null()), http_status: Some(200) },
+        Event::Complete { result: Some(Json::null()), http_status: Some(200), dropped: None },
         Event::Fail(failure(FailureCause::Reported)),
         Event::Fail(failure(FailureCause::Timeout)),
         Event::Fail(failure(FailureCause::Lost)),
@@ -299,7 +299,10 @@ fn an_edit_moves_the_due_instant_with_the_time_asked_for() {
 #[test]
 fn a_result_is_kept_with_the_status_it_came_with() {
     let result = Json::parse("{\"a\": 1}").unwrap();
-    let change = step(&at(State::Running), Event::Complete { result: Some(result.clone()), http_status: Some(201) });
+    let change = step(
+        &at(State::Running),
+        Event::Complete { result: Some(result.clone()), http_status: Some(201), dropped: None },
+    );
     assert_eq!((change.result, change.hold), (Some(result), None));
     assert_eq!(change.trail.last().unwrap().step, Step::Completed { http_status: Some(201) });
 }

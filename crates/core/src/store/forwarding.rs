@@ -8,8 +8,8 @@
 /// #[async_trait]
 /// impl Store for Wrapper {
 ///     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> { … }
-///     forward_store!(inner: insert_all, claim, start, apply, apply_as, extend, get, live, list,
-///         heads, overdue, counts, live_counts, quarantined, check, close);
+///     forward_store!(inner: insert_all, claim, start, apply, apply_as, extend, get, live, results,
+///         list, heads, overdue, counts, live_counts, quarantined, check, close);
 /// }
 /// ```
 #[macro_export]
@@ -44,6 +44,10 @@ macro_rules! forward_store {
     };
     (@live $inner:ident) => {
         $crate::forward_store!(=> $inner.live(ids: Vec<$crate::ids::TaskId>) -> Vec<$crate::ids::TaskId>);
+    };
+    (@results $inner:ident) => {
+        $crate::forward_store!(=> $inner.results(ids: Vec<$crate::ids::TaskId>, max_bytes: usize)
+            -> Vec<Option<$crate::store::TaskResult>>);
     };
     (@list $inner:ident) => {
         $crate::forward_store!(=> $inner.list(filter: $crate::store::Filter, after: Option<$crate::store::Cursor>,

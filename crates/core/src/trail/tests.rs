@@ -61,10 +61,33 @@ fn steps_keep_their_numbers() {
         Step::Purged,
         Step::Omitted { steps: 1 },
         Step::Revived,
+        Step::CompletedWithoutResult { http_status: None, dropped: ResultDropped::TooLarge },
     ];
     for (number, step) in (0_u8..).zip(steps) {
         assert_eq!(postcard::to_stdvec(&step).unwrap()[0], number, "{step:?}");
     }
+}
+
+/// Stored trails are read by these numbers.
+#[test]
+fn reasons_for_dropping_a_result_keep_their_numbers() {
+    let reasons = [ResultDropped::TooLarge, ResultDropped::NotUtf8, ResultDropped::NotJson, ResultDropped::TooDeep];
+    let words = ["too_large", "not_utf8", "not_json", "too_deep"];
+    for (number, (dropped, word)) in (0_u8..).zip(reasons.into_iter().zip(words)) {
+        assert_eq!((postcard::to_stdvec(&dropped).unwrap(), dropped.as_str()), (vec![number], word));
+    }
+}
+
+#[test]
+fn a_run_records_why_its_result_was_dropped() {
+    let dropped = ResultDropped::NotJson;
+    let mut trail = Trail::default();
+    trail.push(&entry(3, State::Running, Step::Started { attempt: 1 }));
+    trail.push(&entry(4, State::Completed, Step::CompletedWithoutResult { http_status: Some(200), dropped }));
+    assert_eq!(trail.last().unwrap().reason(), "completed");
+    let runs = trail.runs(TaskId::new());
+    let end = runs[0].end.as_ref().unwrap();
+    assert_eq!((end.outcome, end.http_status, end.result_dropped), (RunEnded::Completed, Some(200), Some(dropped)));
 }
 
 #[test]
@@ -79,7 +102,7 @@ fn an_uncounted_failure_is_shown_as_one() {
     assert_eq!(trail.last_error().unwrap().1.message, "it broke");
     let runs = trail.runs(TaskId::new());
     let ends: Vec<_> = runs.iter().map(|run| run.end.as_ref().unwrap()).collect();
-    assert_eq!((runs[0].attempt, ends[0].outcome, ends[0].http_status), (1, "failed", Some(500)));
+    assert_eq!((runs[0].attempt, ends[0].outcome, ends[0].http_status), (1, RunEnded::Failed, Some(500)));
     assert_eq!((ends[0].uncounted, ends[1].uncounted), (Some("breaker_open"), None));
 }
 
@@ -182,7 +205,7 @@ fn a_run_is_its_start_and_its_end() {
     trail.push(&entry(6, State::Running, Step::Started { attempt: 2 }));
     let runs = trail.runs(TaskId::new());
     assert_eq!(runs.iter().map(|run| (run.attempt, run.token)).collect::<Vec<_>>(), [(1, 3), (2, 6)]);
-    assert_eq!(runs[0].end.as_ref().unwrap().outcome, "failed");
+    assert_eq!(runs[0].end.as_ref().unwrap().outcome, RunEnded::Failed);
     assert_eq!(runs[1].end, None);
 }
 

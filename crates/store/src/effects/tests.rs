@@ -69,7 +69,7 @@ fn event(step: &RandomStep) -> Event<'static> {
         0 | 1 => Event::Claim(hold()),
         2 | 3 => Event::Start(hold()),
         4 => Event::Lease(hold()),
-        5 => Event::Complete { result: None, http_status: None },
+        5 => Event::Complete { result: None, http_status: None, dropped: None },
         6 | 7 => Event::Fail(failure(step)),
         8 => Event::GiveBack(instant),
         9 => Event::Cancel,

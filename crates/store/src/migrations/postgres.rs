@@ -45,6 +45,11 @@ pub const STEPS: &[Migration] = migrations! {
     "0025_revived",
     "0026_operations",
     "0027_enqueue_fields",
+    "0028_places",
+    "0029_enqueue_concurrency",
+    "0030_callback_body",
+    "0031_cancel_set_aside",
+    "0032_upcoming_waiting",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -34,6 +34,9 @@ pub const STEPS: &[Migration] = migrations! {
     "0019_upcoming",
     "0020_revived",
     "0021_operations",
+    "0022_places",
+    "0023_callback_body",
+    "0024_upcoming_waiting",
 };
 
 /// Applies every missing migration; returns their numbers.

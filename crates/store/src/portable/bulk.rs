@@ -1,12 +1,19 @@
 //! Bulk operations. A row is the operation as JSON, beside the columns that statements ask for.
 
+use std::collections::HashMap;
+
 use punctual_core::bulk::{BulkOperation, BulkState};
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::OperationId;
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
 use super::{Connection, Corrupt, Parameter, PortableSql, Row};
-use crate::columns::{count_column, number_column};
+use crate::columns::{count_column, node_column, number_column};
+
+/// The oldest running operations that are looked at. A tenant may have a few only, so that these
+/// are of many tenants.
+const RUNNING_READ: usize = 1_000;
 
 /// Stores a new operation.
 pub(crate) async fn insert<C: Connection>(connection: &mut C, operation: &BulkOperation) -> Result<(), C::Fault> {
@@ -22,6 +29,19 @@ pub(crate) async fn write<C: Connection>(connection: &mut C, operation: &BulkOpe
     let (id, body, ended) = columns(operation);
     let (revision, before) = (number_column(operation.revision), number_column(operation.revision.saturating_sub(1)));
     Ok(connection.execute(PortableSql::OperationWrite, &[&id, &before, &revision, &ended, &body]).await? > 0)
+}
+
+/// The same, if the lease is still that of its last holder.
+pub(crate) async fn advance<C: Connection>(
+    connection: &mut C,
+    lease: &LeaderLease,
+    operation: &BulkOperation,
+) -> Result<bool, C::Fault> {
+    let (id, body, ended) = columns(operation);
+    let (revision, before) = (number_column(operation.revision), number_column(operation.revision.saturating_sub(1)));
+    let (holder, term) = (node_column(lease.holder), number_column(lease.term));
+    let parameters: [&dyn Parameter; 8] = [&id, &before, &revision, &ended, &body, &lease.name, &holder, &term];
+    Ok(connection.execute(PortableSql::OperationAdvance, &parameters).await? > 0)
 }
 
 /// An operation of a tenant.
@@ -46,10 +66,25 @@ pub(crate) async fn list<C: Connection>(
     Ok(rows.iter().map(operation).collect::<Result<_, Corrupt>>()?)
 }
 
-/// The running operations, oldest first.
+/// The running operations, the tenants in turn.
 pub(crate) async fn running<C: Connection>(connection: &mut C, limit: usize) -> Result<Vec<BulkOperation>, C::Fault> {
-    let rows = connection.query(PortableSql::OperationRunning, &[&count_column(limit)]).await?;
-    Ok(rows.iter().map(operation).collect::<Result<_, Corrupt>>()?)
+    let rows = connection.query(PortableSql::OperationRunning, &[&count_column(RUNNING_READ)]).await?;
+    let operations: Vec<BulkOperation> = rows.iter().map(operation).collect::<Result<_, Corrupt>>()?;
+    Ok(in_turn(operations, limit))
+}
+
+/// The first operation of every tenant, then the second of every tenant, and so on.
+fn in_turn(operations: Vec<BulkOperation>, limit: usize) -> Vec<BulkOperation> {
+    let mut of_tenant: HashMap<String, usize> = HashMap::new();
+    let mut placed: Vec<(usize, BulkOperation)> = Vec::with_capacity(operations.len());
+    for operation in operations {
+        let place = of_tenant.entry(operation.tenant().to_owned()).or_default();
+        placed.push((*place, operation));
+        *place += 1;
+    }
+    // Stable: within a round the oldest stays first.
+    placed.sort_by_key(|(place, _)| *place);
+    placed.into_iter().take(limit).map(|(_, operation)| operation).collect()
 }
 
 /// Removes operations that ended before an instant.

@@ -83,6 +83,11 @@ pub(crate) async fn key_turn<C: Connection>(
     }))
 }
 
+pub(crate) async fn key_places<C: Connection>(connection: &mut C, key: Uuid, most: u32) -> Result<u64, C::Fault> {
+    let rows = connection.query(PortableSql::PlaceHeld, &[&key, &i64::from(most)]).await?;
+    Ok(rows.first().map_or(Ok(0), |row| row.number(0))?)
+}
+
 /// Counts in each lane behind the place that `after` returns: dead index entries may lie before it.
 pub(crate) async fn ahead<C: Connection>(
     connection: &mut C,

@@ -23,6 +23,7 @@ use super::writer::Writer;
 use crate::apply_kind::ApplyKind;
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
+use crate::places::concurrency;
 use change::{ChangedRow, RowChange};
 
 /// Applies changes; answers in order.
@@ -125,7 +126,8 @@ impl ApplyStep {
         let wanted = |place: &usize| {
             let (id, change) = &changes[*place];
             let ordering = lanes.orderings.get(place).and_then(|(new, _)| *new);
-            RowChange { id: *id, change, lane: lanes.lanes.get(place).copied(), ordering }
+            let concurrency = lanes.concurrencies.get(place).map(|(new, _)| *new);
+            RowChange { id: *id, change, lane: lanes.lanes.get(place).copied(), ordering, concurrency }
         };
         let wanted: Vec<RowChange<'_>> = self.places.iter().map(wanted).collect();
         match self.kind {
@@ -162,6 +164,9 @@ impl ApplyStep {
             if let Some((_, before)) = targets.orderings.get(place) {
                 writer.notes.turn(*before);
             }
+            if let Some((_, before)) = targets.concurrencies.get(place) {
+                writer.notes.places(*before, Some(1));
+            }
             if change.revives_dependents {
                 writer.notes.revived(changed.id);
             }
@@ -185,6 +190,9 @@ struct EditTargets {
     lanes: HashMap<usize, i64>,
     /// The names of new ordering keys, and of those that the tasks had before.
     orderings: HashMap<usize, (Option<Uuid>, Option<Uuid>)>,
+    /// The names of the concurrency keys of tasks that go to another queue, there and where they
+    /// are.
+    concurrencies: HashMap<usize, (Uuid, Uuid)>,
     /// Those that need a lane beyond what their tenant may have.
     refused: HashSet<usize>,
 }
@@ -201,11 +209,17 @@ async fn edit_targets(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<E
     }
     let ids: Vec<Uuid> = edits.iter().map(|(_, id, _)| id.uuid()).collect();
     let rows = writer.session.query(Sql::TaskLanes, &[&ids]).await?;
-    let lane_of: HashMap<Uuid, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let lanes = writer.shared.lanes.get(&writer.session, lane_of.values().copied()).await?;
+    let found: HashMap<Uuid, (i64, Option<&str>)> =
+        rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect();
+    let lanes = writer.shared.lanes.get(&writer.session, found.values().map(|(lane, _)| *lane)).await?;
     let (mut keys, mut moved) = (Vec::new(), Vec::new());
     for (place, id, edit) in edits {
-        let Some(lane) = lane_of.get(&id.uuid()).and_then(|lane| lanes.get(lane)) else { continue };
+        let Some((lane, concurrency_key)) = found.get(&id.uuid()) else { continue };
+        let Some(lane) = lanes.get(lane) else { continue };
+        if let (Some(queue), Some(key)) = (&edit.queue, concurrency_key) {
+            let name = |queue: &str| concurrency(&lane.key.tenant, queue, key);
+            targets.concurrencies.insert(place, (name(queue), name(&lane.key.queue)));
+        }
         if let Some(key) = &edit.ordering_key {
             let name = |key: &Option<String>| key.as_deref().map(|key| ordering(&lane.key.tenant, key));
             targets.orderings.insert(place, (name(&key.to), name(&key.from)));

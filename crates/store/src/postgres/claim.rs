@@ -3,14 +3,15 @@
 //! One statement locks and reads due tasks in the lanes of all claims and skips rows that other
 //! transactions have locked. The state machine makes the changes; another statement writes them. A
 //! claim whose node has lost a partition that it names (`terms`) takes nothing. No claim takes more
-//! than the limits of its queues allow (`limits`).
+//! than the limits of its queues allow (`limits`). A task whose concurrency key is full is parked
+//! (`places`).
 
 pub(crate) mod held_rows;
 mod pick;
 pub(crate) mod scan_cursors;
 mod terms;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
@@ -29,6 +30,7 @@ use super::connection::Session;
 use super::fault::Fault;
 use super::limits::Allowances;
 use super::statements::Sql;
+use super::tid::Tid;
 use super::writer::{TransactionEnd, Writer};
 use super::{limits, quarantine, row};
 use crate::claims::{self, expect_change, update_task};
@@ -89,7 +91,10 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
         let missing = rows.iter().map(|row| row.get(LANE.0)).filter(|lane| !lanes.contains_key(lane));
         let found = writer.shared.lanes.get(&writer.session, missing).await?;
         lanes.extend(found);
-        picker.take_in(&need, rows.iter().map(|row| due(row, &lanes)).collect());
+        let due: Vec<DueRow> = rows.iter().map(|row| due(row, &lanes)).collect();
+        let keys = due.iter().filter_map(|due| Some((due.lane, due.concurrency?)));
+        picker.allowances.meet_keys(&writer.session, keys).await?;
+        picker.take_in(&need, due);
         let Some(more) = picker.go_on() else { break };
         need = more;
         begin(writer, &need, &mut begins);
@@ -144,6 +149,7 @@ fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> DueRow {
         tid: row.get(row::PLACE),
         bytes: row.get(row::PAYLOAD_BYTES),
         gives_way: row.get(row::GIVES_WAY),
+        concurrency: row.get(row::CONCURRENCY),
         task: task_with_small_payload(row, lanes.get(&lane).cloned()),
     }
 }
@@ -182,8 +188,7 @@ async fn write(
     });
     let expired =
         changes(&picker.expired, |picked, task| expect_change(&task.position, Event::Expire, &by[picked.claim]));
-    let mut gone: Vec<RowChange<'_>> =
-        expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None, ordering: None }).collect();
+    let mut gone: Vec<RowChange<'_>> = expired.iter().map(|(id, change)| RowChange::in_place(*id, change)).collect();
     gone.sort_unstable_by_key(|wanted| wanted.id);
     for (picked, (_, change)) in picker.taken.iter().zip(&taken) {
         let effects = Effects::in_place(change, LaneInstant::of_columns(picked.due.lane, picked.due.place.0));
@@ -197,15 +202,21 @@ async fn write(
         return Err(Fault::Corrupt("a task that was locked for a claim has changed meanwhile".to_owned()));
     }
     change::record(writer, &finished, &gone, now);
+    // A place may come free while its last waiter is parked: the resolver looks once both are done.
+    let full: HashSet<Uuid> = picker.parked.iter().filter_map(|due| due.concurrency).collect();
+    for key in full {
+        writer.notes.places(key, None);
+    }
     let end = TransactionEnd::of(writer);
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
     let (session, allowances) = (&writer.session, &picker.allowances);
     // All rows are locked, so no write should fail its condition: everything is sent at once. One
     // that does fails the transaction.
-    let (written, spent, payloads, next_due, committed) = tokio::join!(
+    let (written, parked, spent, payloads, next_due, committed) = tokio::join!(
         biased;
         held_rows::write(session, &takes),
+        park(session, &picker.parked),
         allowances.write(session),
         held_rows::payloads(session, &large),
         next_due(session, next),
@@ -219,6 +230,7 @@ async fn write(
         writer.shared.in_doubt.note(held, &writer.by(now, Actor::Node));
     }
     written?;
+    parked?;
     spent?;
     let (mut payloads, next_due) = (payloads?, next_due?);
     writer.shared.outbox.wake_resolver(committed?);
@@ -238,6 +250,15 @@ async fn write(
         tasks.push(Some(task));
     }
     Ok(WrittenClaims { tasks, next_due })
+}
+
+/// Parks rows that this transaction has locked.
+async fn park(session: &Session, rows: &[DueRow]) -> Result<(), Fault> {
+    if !rows.is_empty() {
+        let tids: Vec<Tid> = rows.iter().map(|due| due.tid).collect();
+        session.execute(Sql::PlacePark, &[&tids]).await?;
+    }
+    Ok(())
 }
 
 fn changes(picked: &[PickedRow], change: impl Fn(&PickedRow, &Task) -> Change) -> Vec<(TaskId, Change)> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use punctual_core::ids::TaskId;
+use punctual_core::store::TaskResult;
 use punctual_core::task::Task;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -12,6 +13,7 @@ use super::fault::Fault;
 use super::lanes::LaneDirectory;
 use super::row;
 use super::statements::Sql;
+use crate::columns::{self, count_column};
 use crate::found_tasks::{BadRow, FoundTask, FoundTasks, is_of};
 use crate::task_row::{self, ID, LANE, STATE};
 
@@ -72,6 +74,18 @@ pub(crate) async fn live(session: &Session, ids: &[TaskId]) -> Result<Vec<TaskId
     let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     let rows = session.query(Sql::TaskLive, &[&ids]).await?;
     Ok(rows.iter().map(|row| TaskId::from_uuid(row.get(0))).collect())
+}
+
+/// The states and results of tasks, as far as the results have room.
+pub(crate) async fn results(
+    session: &Session,
+    ids: &[TaskId],
+    max_bytes: usize,
+) -> Result<Vec<Option<TaskResult>>, Fault> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let rows = session.query(Sql::TaskResults, &[&ids, &count_column(max_bytes)]).await?;
+    let read = |row: &Row| columns::task_result(row.get::<_, Option<i16>>(0).map(i64::from), row.get(1));
+    Ok(rows.iter().map(read).collect())
 }
 
 /// Reads tasks, live or final, in one statement: a task that moves meanwhile is found in one of the

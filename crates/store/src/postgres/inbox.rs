@@ -34,6 +34,7 @@ use super::writer::Writer;
 use super::{PostgresStore, slots};
 use crate::columns::count_column;
 use batch::{Batches, InboxRows};
+use cancels::{CANCELS_MAX, Cancellations};
 use demand::InboxDemand;
 pub(crate) use demand::InboxDemands;
 use pacing::{InboxPacing, WATCH_DURATION};
@@ -133,7 +134,7 @@ impl PostgresStore {
         let writer = Writer::new(shared, session, slot);
         let (connections, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
         let batches = Batches { writer, connections, listener, validate, parents: Vec::new() };
-        Ok(InboxConnection { batches, pacing: InboxPacing::new(announced), cancelled })
+        Ok(InboxConnection { batches, pacing: InboxPacing::new(announced), cancelled, has_cancelled: false })
     }
 }
 
@@ -141,8 +142,10 @@ impl PostgresStore {
 struct InboxConnection<'v> {
     batches: Batches<'v>,
     pacing: InboxPacing,
-    /// Notified by the announcements of cancellations.
+    /// Notified by the announcements of cancellations, and while some are left.
     cancelled: Arc<Notify>,
+    /// Whether the last work was on cancellations.
+    has_cancelled: bool,
 }
 
 impl InboxConnection<'_> {
@@ -160,8 +163,10 @@ impl InboxConnection<'_> {
                 biased;
                 () = stop.as_mut() => return Ok(()),
                 Some(demand) = demands.recv() => self.batches.serve(demand, store).await?,
-                () = self.cancelled.notified() => { self.batches.cancel(store).await?; },
+                // A flood of cancellations alternates with the submissions.
+                () = self.cancelled.notified(), if !self.has_cancelled => self.cancel(store).await?,
                 which = self.pacing.next() => self.take(which?, store).await?,
+                () = self.cancelled.notified() => self.cancel(store).await?,
             }
             if std::mem::take(is_away) {
                 info!("submissions by SQL are taken again");
@@ -169,13 +174,23 @@ impl InboxConnection<'_> {
         }
     }
 
+    /// Applies cancellations. A full transaction may have left some.
+    async fn cancel(&mut self, store: &PostgresStore) -> Result<(), Fault> {
+        self.has_cancelled = true;
+        if self.batches.cancel(Cancellations::Front, store).await? >= CANCELS_MAX {
+            self.cancelled.notify_one();
+        }
+        Ok(())
+    }
+
     /// Takes the next rows. A scan finds cancellations that were not announced, too.
     async fn take(&mut self, which: InboxRows<'_>, store: &PostgresStore) -> Result<(), Fault> {
+        self.has_cancelled = false;
         let begun = Instant::now();
         let found = self.batches.take(which).await?;
         self.pacing.taken(which, found, begun.elapsed());
         if which == InboxRows::Front {
-            self.batches.cancel(store).await?;
+            self.cancel(store).await?;
         }
         if self.pacing.wants_to_watch() {
             let watch = i64::try_from(WATCH_DURATION.as_millis()).unwrap_or_default();
@@ -185,3 +200,6 @@ impl InboxConnection<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

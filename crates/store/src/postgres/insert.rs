@@ -26,11 +26,12 @@ use super::outbox::NotedRow;
 use super::row::sparse;
 use super::statements::Sql;
 use super::writer::{TransactionEnd, Writer};
-use crate::columns::{instant_column, map_column, number_column, policy_column};
+use crate::columns::{callback_body_column, instant_column, map_column, number_column, policy_column};
 use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::found_tasks::FoundTask;
 use crate::ordering::ordering;
+use crate::places::concurrency_of;
 use crate::submissions::{InsertMode, SubmissionVerdict};
 
 pub(crate) use keys::{RecognisedBatch, free_keys, submitted_before};
@@ -175,7 +176,8 @@ pub(crate) fn count(
         let effects = Effects::of_insert(state(waits), at);
         let awaited = waits.is_some_and(|waits| waits.awaited);
         writer.tally.record(&effects, || now);
-        writer.notes.record(&effects, &NotedRow { id: task.id.uuid(), ordering: ordering_of(task), awaited });
+        let (ordering, concurrency) = (ordering_of(task), concurrency_of(&task.lane, &task.body));
+        writer.notes.record(&effects, &NotedRow { id: task.id.uuid(), ordering, concurrency, awaited });
     }
 }
 
@@ -322,6 +324,9 @@ impl<'a> NewRows<'a> {
             Box::new(sparse(each(tasks, places, on_failure))),
             Box::new(sparse(places.iter().map(blockers).collect())),
             Box::new(sparse(places.iter().map(awaited).collect())),
+            Box::new(sparse(each(tasks, places, |task| concurrency_of(&task.lane, &task.body)))),
+            Box::new(sparse(each(tasks, places, |task| task.body.concurrency_key.as_deref()))),
+            Box::new(sparse(each(tasks, places, |task| callback_body_column(callback(task))))),
         ])
     }
 

@@ -15,6 +15,7 @@ use tokio_postgres::Row;
 use super::PostgresStore;
 use super::statements::Sql;
 use crate::columns::count_column;
+use crate::places;
 use crate::portable::{forecast, obstacles};
 
 #[async_trait]
@@ -26,6 +27,11 @@ impl Insight for PostgresStore {
 
     async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError> {
         self.reads().call(async |mut session| obstacles::key_turn(&mut session, task.id, most).await).await
+    }
+
+    async fn key_places(&self, task: &Task, most: u32) -> Result<u64, StoreError> {
+        let Some(key) = places::concurrency_of(&task.lane.key, &task.body) else { return Ok(0) };
+        self.reads().call(async |mut session| obstacles::key_places(&mut session, key, most).await).await
     }
 
     async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError> {

@@ -20,13 +20,16 @@ use punctual_core::queues::{Bucket, Queue, RateLimit};
 use punctual_core::store::{Claim, LimitedLane};
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use super::connection::Session;
 use super::fault::Fault;
 use super::row;
 use super::statements::Sql;
+use crate::columns::number_column;
 use crate::limit_watch::LimitWatch;
 use crate::limits::{Allowance, PauseEnd, QueueLimits};
+use crate::places::FreePlaces;
 use crate::queue_columns::{QueueComplaints, ReadQueue};
 
 /// The class and the number of the advisory locks. Queues that share a lock wait for each other's
@@ -274,6 +277,7 @@ fn found(row: &Row) -> LockedLimits {
     });
     let limits = QueueLimits {
         max_concurrency: number(2).map(|most| u64::try_from(most).unwrap_or(0)),
+        max_per_key: number(9).map(|most| u64::try_from(most).unwrap_or(0)),
         rate,
         pause: row.get::<_, bool>(7).then(|| PauseEnd(number(8).map(Timestamp::from_millis))),
     };
@@ -285,6 +289,9 @@ fn found(row: &Row) -> LockedLimits {
 pub(crate) struct Allowances {
     of_lane: HashMap<i64, usize>,
     all: Vec<(String, String, Allowance)>,
+    /// How many tasks of a concurrency key may be held, by lane.
+    max_per_key: HashMap<i64, u64>,
+    places: FreePlaces<Uuid>,
 }
 
 impl Allowances {
@@ -303,7 +310,10 @@ impl Allowances {
             let number = allowances.all.len();
             let of_queue =
                 lanes.values().filter(|lane| (&lane.key.tenant, &lane.key.queue) == (&found.tenant, &found.queue));
-            allowances.of_lane.extend(of_queue.map(|lane| (lane.id.number(), number)));
+            for lane in of_queue {
+                allowances.of_lane.insert(lane.id.number(), number);
+                allowances.max_per_key.extend(found.limits.max_per_key.map(|most| (lane.id.number(), most)));
+            }
             allowances.all.push((found.tenant, found.queue, found.limits.allow(running, now)));
         }
         Ok(allowances)
@@ -318,6 +328,37 @@ impl Allowances {
     pub(crate) fn take(&mut self, lane: i64) {
         if let Some(number) = self.of_lane.get(&lane) {
             self.all[*number].2.take(1);
+        }
+    }
+
+    /// Counts the places of concurrency keys that are met for the first time: lane and name of
+    /// each. The limits are locked, so no claim takes a place meanwhile.
+    pub(crate) async fn meet_keys(
+        &mut self,
+        session: &Session,
+        keys: impl Iterator<Item = (i64, Uuid)>,
+    ) -> Result<(), Fault> {
+        if self.max_per_key.is_empty() {
+            return Ok(());
+        }
+        let limit = |(lane, key): (i64, Uuid)| Some((key, *self.max_per_key.get(&lane)?));
+        let met: HashMap<Uuid, u64> = keys.filter_map(limit).filter(|(key, _)| !self.places.has(key)).collect();
+        if met.is_empty() {
+            return Ok(());
+        }
+        let (names, most): (Vec<Uuid>, Vec<i64>) = met.iter().map(|(key, most)| (*key, number_column(*most))).unzip();
+        for row in session.query(Sql::PlaceCount, &[&names, &most]).await? {
+            let (key, taken): (Uuid, i64) = (row.get(0), row.get(1));
+            self.places.put(key, met[&key], u64::try_from(taken).unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// Takes a place for a task of a lane, if its key is limited. False: the key is full.
+    pub(crate) fn take_place(&mut self, lane: i64, key: Option<Uuid>) -> bool {
+        match key {
+            Some(key) if self.max_per_key.contains_key(&lane) => self.places.take(&key),
+            _ => true,
         }
     }
 

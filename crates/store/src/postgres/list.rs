@@ -9,13 +9,14 @@ use std::cmp::Reverse;
 use std::mem;
 
 use punctual_core::ids::TaskId;
-use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page};
+use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use tracing::error;
 use uuid::Uuid;
 
+use super::PostgresStore;
 use super::connection::Session;
 use super::fault::Fault;
 use super::get;
@@ -31,6 +32,20 @@ const READ: usize = 10;
 
 /// How many rows are checked at once.
 const CHUNK: usize = 2_000;
+
+impl PostgresStore {
+    /// A page as it is now: a standby may be behind.
+    pub(crate) async fn list_from_primary(
+        &self,
+        filter: &Filter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let listed = self.reads().call(async |session| list(session, self.lanes(), filter, after, limit).await).await?;
+        self.quarantine_unreadable(listed.unreadable).await;
+        Ok(listed.page)
+    }
+}
 
 /// One page of a listing.
 #[derive(Default)]
@@ -191,7 +206,7 @@ async fn take_in(
     let fits = |candidate: &&ListRow| {
         listing::row_fits(filter, candidate.state, candidate.execute_at)
             // A row without its lane belongs to no tenant and is reported as unreadable.
-            && known.get(&candidate.lane).is_none_or(|lane| listing::lane_fits(filter, &lane.key))
+            && known.get(&candidate.lane).is_none_or(|lane| filter.allows_lane(&lane.key))
     };
     let in_time = candidates.iter().position(is_late).unwrap_or(candidates.len());
     let wanted: Vec<&ListRow> = candidates[..in_time].iter().filter(fits).collect();
@@ -223,7 +238,5 @@ async fn take_in(
 
 /// Whether a task still matches: it may have changed since it was checked.
 fn still_fits(filter: &Filter, task: &Task) -> bool {
-    listing::row_fits(filter, i64::from(task.state().code()), task.execute_at)
-        && listing::lane_fits(filter, &task.lane.key)
-        && listing::body_fits(filter, task)
+    filter.matches(task)
 }

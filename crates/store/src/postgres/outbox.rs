@@ -1,7 +1,8 @@
 //! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
 //! A note is a row of `orders_due` (the turn of a key may pass), `settled_parents` (a parent has
-//! finished) or `revived_parents` (a parent is live again, and so are its failed children). After
+//! finished), `revived_parents` (a parent is live again, and so are its failed children) or
+//! `places_due` (a place of a concurrency key may be free). After
 //! the commit the node's own resolver gets the first number and begins there, behind the dead index
 //! entries of older notes. Every second it begins at the front and finds the notes of other nodes.
 
@@ -30,6 +31,8 @@ pub(crate) struct NotedRow {
     pub id: Uuid,
     /// Its ordering key.
     pub ordering: Option<Uuid>,
+    /// Its concurrency key.
+    pub concurrency: Option<Uuid>,
     /// Whether other tasks may depend on it.
     pub awaited: bool,
 }
@@ -42,6 +45,8 @@ pub(crate) struct OutboxNotes {
     parents: Vec<Uuid>,
     states: Vec<i16>,
     revived: Vec<Uuid>,
+    concurrencies: Vec<Uuid>,
+    places: Vec<Option<i64>>,
 }
 
 /// The first numbers of the notes that a transaction wrote.
@@ -50,6 +55,7 @@ pub(crate) struct FirstNotes {
     turn: Option<i64>,
     parent: Option<i64>,
     revived: Option<i64>,
+    place: Option<i64>,
 }
 
 impl OutboxNotes {
@@ -72,9 +78,18 @@ impl OutboxNotes {
         self.revived.push(id);
     }
 
+    /// Notes that so many places of a key came free; none: that it must be looked at.
+    pub(crate) fn places(&mut self, concurrency: Uuid, places: Option<i64>) {
+        self.concurrencies.push(concurrency);
+        self.places.push(places);
+    }
+
     /// The notes that a write leaves.
     pub(crate) fn record(&mut self, effects: &Effects, row: &NotedRow) {
         self.record_turn(effects, row);
+        if let Some(concurrency) = row.concurrency.filter(|_| effects.frees_place) {
+            self.places(concurrency, Some(1));
+        }
         if let Some(state) = effects.ended.filter(|_| row.awaited) {
             self.parent(row.id, state);
         }
@@ -111,13 +126,21 @@ impl OutboxNotes {
             if self.revived.is_empty() {
                 return Ok(None);
             }
-            // Rare: boxed, so that the commit of every transaction stays small.
+            // Rare, as the next one is: boxed, so that the commit of every transaction stays small.
             let parameters: [&(dyn ToSql + Sync); 1] = [&self.revived];
             let rows = Box::pin(session.query(Sql::RevivedNote, &parameters)).await?;
             Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
         };
-        let (turn, parent, revived) = tokio::join!(biased; turn, parent, revived);
-        Ok(FirstNotes { turn: turn?, parent: parent?, revived: revived? })
+        let place = async {
+            if self.places.is_empty() {
+                return Ok(None);
+            }
+            let parameters: [&(dyn ToSql + Sync); 2] = [&self.concurrencies, &self.places];
+            let rows = Box::pin(session.query(Sql::PlaceNote, &parameters)).await?;
+            Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
+        };
+        let (turn, parent, revived, place) = tokio::join!(biased; turn, parent, revived, place);
+        Ok(FirstNotes { turn: turn?, parent: parent?, revived: revived?, place: place? })
     }
 }
 
@@ -127,6 +150,7 @@ pub(crate) struct Outbox {
     pub turns: NoteFront,
     pub parents: NoteFront,
     pub revived: NoteFront,
+    pub places: NoteFront,
     /// Where the next review begins.
     pub reviewed: Mutex<ReviewCursor>,
     /// Where the round continues, if one is under way.
@@ -140,12 +164,13 @@ impl Outbox {
         let turn = noted.turn.inspect(|seq| self.turns.note(*seq));
         let parent = noted.parent.inspect(|seq| self.parents.note(*seq));
         let revived = noted.revived.inspect(|seq| self.revived.note(*seq));
-        if turn.or(parent).or(revived).is_some() {
+        let place = noted.place.inspect(|seq| self.places.note(*seq));
+        if turn.or(parent).or(revived).or(place).is_some() {
             self.noted.notify_one();
         }
     }
 
-    /// Begins a round: a queue no longer holds the tasks behind its dead letters.
+    /// Begins a round: tasks that wait may go on, because a queue was set otherwise.
     pub(crate) fn begin_round(&self) {
         *self.round.lock() = Some(ReviewCursor::front());
         self.noted.notify_one();

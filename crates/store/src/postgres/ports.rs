@@ -12,7 +12,7 @@ use punctual_core::queues::LiveCounts;
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
-    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
+    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError, TaskResult,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
@@ -35,15 +35,13 @@ const ROUND_PAUSE: Duration = Duration::from_millis(20);
 #[async_trait]
 impl Store for PostgresStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
-        let parents = parents_outside(&tasks);
-        if !parents.is_empty() {
-            self.take_in(&parents).await?;
-        }
+        self.take_in(&parents_outside(&tasks)).await?;
         let weight = weights::of_insert(&tasks);
         self.write_queues().call(|verbs| &mut verbs.insert, tasks, weight).await
     }
 
     async fn insert_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        self.take_in(&parents_outside(&tasks)).await?;
         let weight = weights::of_insert(&tasks);
         let mut answers = self.write_queues().call(|verbs| &mut verbs.insert_all, vec![tasks], weight).await?;
         Ok(answers.pop().unwrap_or_default())
@@ -97,6 +95,10 @@ impl Store for PostgresStore {
         self.reads().call(async |session| get::live(session, &ids).await).await
     }
 
+    async fn results(&self, ids: Vec<TaskId>, max_bytes: usize) -> Result<Vec<Option<TaskResult>>, StoreError> {
+        self.reads().call(async |session| get::results(session, &ids, max_bytes).await).await
+    }
+
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
         if let Some(standby) = self.standby() {
             let listing = async |session: &_, lanes: &_| list::list(session, lanes, &filter, after, limit).await;
@@ -104,10 +106,7 @@ impl Store for PostgresStore {
                 return Ok(listed.page);
             }
         }
-        let listed = self.reads().call(async |session| list::list(session, self.lanes(), &filter, after, limit).await);
-        let listed = listed.await?;
-        self.quarantine_unreadable(listed.unreadable).await;
-        Ok(listed.page)
+        self.list_from_primary(&filter, after, limit).await
     }
 
     async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {

@@ -33,7 +33,9 @@ pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)])
         let (id, awaited): (Uuid, Option<bool>) = (row.get(0), row.get(4));
         let effects = Effects::of_quarantine(row::state(&row, 2), LaneInstant::of_columns(row.get(1), row.get(6)));
         writer.tally.record(&effects, || now);
-        writer.notes.record(&effects, &NotedRow { id, ordering: row.get(3), awaited: awaited == Some(true) });
+        let (ordering, concurrency) = (row.get(3), row.get(7));
+        let noted = NotedRow { id, ordering, concurrency, awaited: awaited == Some(true) };
+        writer.notes.record(&effects, &noted);
         error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(5), "cannot read a task; it is moved to the quarantine");
     }
     writer.commit().await

@@ -29,8 +29,8 @@ impl Queues for PostgresStore {
         let work = async |session: &Session| {
             self::change(session, &limits.complaints, (tenant, name), condition, change, &notification).await
         };
-        let QueueWrite { changed, releases_held } = self.shared.changes.transact(work).await?;
-        if releases_held {
+        let QueueWrite { changed, releases_tasks } = self.shared.changes.transact(work).await?;
+        if releases_tasks {
             self.writers().outbox.begin_round();
         }
         // A queue without a row limits nothing and need not be remembered.
@@ -76,8 +76,8 @@ impl Queues for PostgresStore {
 /// The outcome of a change.
 struct QueueWrite {
     changed: Changed,
-    /// Whether the queue no longer holds the tasks behind its dead letters.
-    releases_held: bool,
+    /// Whether tasks that wait may go on.
+    releases_tasks: bool,
 }
 
 /// Changes a queue once the claims under way in it have ended. The other nodes get the
@@ -97,12 +97,12 @@ async fn change(
         queues::decide(&mut connection, complaints, (tenant, name), condition, change),
     );
     begun?;
-    let (mut queue, releases_held) = match decision? {
+    let (mut queue, releases_tasks) = match decision? {
         QueueDecision::Answer(changed) => {
             session.run("ROLLBACK").await?;
-            return Ok(QueueWrite { changed, releases_held: false });
+            return Ok(QueueWrite { changed, releases_tasks: false });
         }
-        QueueDecision::Write { queue, releases_held } => (queue, releases_held),
+        QueueDecision::Write { queue, releases_tasks } => (queue, releases_tasks),
     };
     let notify: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&notification];
     let (put, limited, notified, committed) = tokio::join!(
@@ -116,7 +116,7 @@ async fn change(
     limited?;
     notified?;
     committed?;
-    Ok(QueueWrite { releases_held, changed: Changed::Done(queue) })
+    Ok(QueueWrite { releases_tasks, changed: Changed::Done(queue) })
 }
 
 /// Writes the limits of a queue as the columns that claims lock and read (the table `gates`). A
@@ -132,7 +132,8 @@ async fn put_limits(session: &Session, queue: &Queue) -> Result<u64, Fault> {
     let burst = settings.rate_limit.map(|limit| i64::from(limit.burst));
     let is_paused = queue.pause.is_some();
     let until = queue.pause.as_ref().and_then(|pause| pause.until).map(Timestamp::as_millis);
-    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
-        [tenant, name, &max_concurrency, &per_second, &burst, &max_depth, &is_paused, &until];
+    let max_per_key = settings.max_per_key.map(i64::from);
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
+        [tenant, name, &max_concurrency, &per_second, &burst, &max_depth, &is_paused, &until, &max_per_key];
     session.execute(Sql::GatePut, &parameters).await
 }

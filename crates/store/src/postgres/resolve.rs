@@ -1,8 +1,9 @@
 //! The resolver's work on the notes of the outbox: parents that are live again (`revived`) or
-//! finished (`parents`), and ordering keys whose turn may pass (`turns`). Each step is one
-//! transaction.
+//! finished (`parents`), ordering keys whose turn may pass (`turns`), and concurrency keys of which
+//! a place may be free (`places`). Each step is one transaction.
 
 mod parents;
+mod places;
 mod revived;
 mod turns;
 
@@ -36,8 +37,19 @@ pub(crate) type ReviewCursor = review::ReviewCursor<Uuid, Uuid>;
 pub(crate) enum ResolverStep {
     /// Work off some notes.
     Resolve,
-    /// Review a page of the dead letters that hold keys or children.
+    /// Review a page of the dead letters that hold keys or children, and of the keys that parked
+    /// tasks wait for.
     Review,
+}
+
+/// The kinds of notes, in the order in which they are worked off: what is revived first is not
+/// failed by an older note.
+#[derive(Clone, Copy)]
+enum NoteKind {
+    Revived,
+    Parents,
+    Turns,
+    Places,
 }
 
 /// Takes the steps. One execution serves all callers of the same step.
@@ -49,19 +61,45 @@ pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Resu
         *writer.shared.outbox.reviewed.lock() = next;
     }
     if steps.contains(&ResolverStep::Resolve) {
-        resolved.more = go_round(writer).await?;
-        let revived = revived::resolve(writer).await?;
-        for some in [revived, parents::resolve(writer).await?, turns::resolve(writer).await?] {
-            resolved.waiting.extend(some.waiting);
-            resolved.tasks += some.tasks;
-            resolved.more |= some.more;
-        }
+        resolved = work_off(writer).await?;
     }
     let mut answers = vec![Resolved::default(); steps.len()];
     if let Some(first) = answers.first_mut() {
         *first = resolved;
     }
     Ok(answers)
+}
+
+/// Works off notes of each kind. A kind that fails does not keep the others waiting: its fault is
+/// returned by the step that has nothing else to do.
+async fn work_off(writer: &mut Writer) -> Result<Resolved, Fault> {
+    let mut resolved = Resolved { more: go_round(writer).await?, ..Resolved::default() };
+    let mut failed = None;
+    for kind in [NoteKind::Revived, NoteKind::Parents, NoteKind::Turns, NoteKind::Places] {
+        let worked_off = match kind {
+            NoteKind::Revived => Box::pin(revived::resolve(writer)).await,
+            NoteKind::Parents => parents::resolve(writer).await,
+            NoteKind::Turns => turns::resolve(writer).await,
+            NoteKind::Places => places::resolve(writer).await,
+        };
+        match worked_off {
+            Ok(some) => {
+                resolved.waiting.extend(some.waiting);
+                resolved.tasks += some.tasks;
+                resolved.more |= some.more;
+            }
+            Err(fault) if fault.breaks_connection() => return Err(fault),
+            Err(fault) => {
+                writer.roll_back().await?;
+                failed = failed.or(Some(fault));
+            }
+        }
+    }
+    match failed {
+        Some(fault) if resolved.tasks == 0 => Err(fault),
+        Some(_) => Ok(Resolved { more: true, ..resolved }),
+        None => Ok(resolved),
+    }
 }
 
 /// Notifies this node and the others of tasks that may be claimed now. Returns them with their
@@ -99,7 +137,8 @@ async fn go_round(writer: &mut Writer) -> Result<bool, Fault> {
 }
 
 /// Leaves a note for each dead letter that holds nothing any more: it was re-driven or removed, or
-/// its queue no longer holds. Returns where the next page begins.
+/// its queue no longer holds. Leaves one for each concurrency key that tasks wait for. Returns
+/// where the next page begins.
 async fn review(writer: &mut Writer, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
     // Nothing comes behind the greatest id.
     let (after_key, after_letter) = (place.key.unwrap_or(Uuid::max()), place.letter.unwrap_or(Uuid::max()));
@@ -119,9 +158,16 @@ async fn review(writer: &mut Writer, place: ReviewCursor) -> Result<ReviewCursor
             writer.notes.parent(row.get(0), State::DeadLettered);
         }
     }
+    let after_parked = place.parked.unwrap_or(Uuid::max());
+    let parked = writer.session.query(Sql::PlaceKeys, &[&after_parked, &count_column(PAGE)]).await?;
+    let parked: Vec<Uuid> = parked.iter().map(|row| row.get(0)).collect();
+    for key in &parked {
+        writer.notes.places(*key, None);
+    }
     writer.commit().await?;
     Ok(ReviewCursor {
         key: behind(held.len(), PAGE, held.last().map(|(key, _)| *key)),
         letter: behind(parents.len(), PAGE, parents.last().copied()),
+        parked: behind(parked.len(), PAGE, parked.last().copied()),
     })
 }

@@ -11,12 +11,13 @@ use crate::columns::Unreadable;
 use crate::task_row::{BEHIND, TaskColumn, TaskRow};
 
 /// Behind the columns of due tasks: number of submission, size of the payload, location of the row,
-/// index of the look, whether the task gives way.
+/// index of the look, whether the task gives way, name of its concurrency key.
 pub(crate) const SEQ: usize = BEHIND;
 pub(crate) const PAYLOAD_BYTES: usize = BEHIND + 1;
 pub(crate) const PLACE: usize = BEHIND + 2;
 pub(crate) const LOOK: usize = BEHIND + 3;
 pub(crate) const GIVES_WAY: usize = BEHIND + 4;
+pub(crate) const CONCURRENCY: usize = BEHIND + 5;
 
 /// Behind the columns of queued tasks: location of the row.
 pub(crate) const PLACE_OF_QUEUED: usize = BEHIND;

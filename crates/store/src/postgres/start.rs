@@ -94,7 +94,7 @@ async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap
     let takes: Vec<HeldRow<'_>> =
         decided.started.iter().map(|(id, change)| HeldRow { tid: place_of[&id.uuid()], change }).collect();
     let gone: Vec<RowChange<'_>> =
-        decided.expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None, ordering: None }).collect();
+        decided.expired.iter().map(|(id, change)| RowChange::in_place(*id, change)).collect();
     let finished = change::finish(&writer.session, &gone).await?;
     change::record(writer, &finished, &gone, decided.now);
     let (end, session) = (TransactionEnd::of(writer), &writer.session);

@@ -122,7 +122,7 @@ async fn lease(store: &PostgresStore, task: &Task, limit: usize) -> Vec<Task> {
 /// Completes a running task; returns whether the change was applied.
 async fn complete(store: &PostgresStore, task: &Task) -> bool {
     let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
-    let event = Event::Complete { result: None, http_status: None };
+    let event = Event::Complete { result: None, http_status: None, dropped: None };
     let change = transition(&task.position, event, &by).unwrap();
     matches!(store.apply(vec![(task.id, change)]).await.unwrap()[0], Applied::Done(_))
 }

@@ -259,13 +259,12 @@ impl Writer {
                 Ok(answers) => return Ok(answers),
                 Err(fault) => fault,
             };
-            self.forget();
-            // The rollback unlocks rows that other claims may have skipped.
-            self.shared.cursors.doubt_all();
             if fault.breaks_connection() {
+                self.forget();
+                self.shared.cursors.doubt_all();
                 return Err(fault);
             }
-            self.session.run("ROLLBACK").await?;
+            self.roll_back().await?;
             if !fault.is_conflict() || tries == TRIES_MAX {
                 error!(verb = type_name_of_val(verb), error = %fault.to_store_error(), "a transaction failed; its calls fail");
                 return Err(fault);
@@ -282,6 +281,14 @@ impl Writer {
     /// This node, acting for `actor`.
     pub(crate) fn by<'a>(&self, now: Timestamp, actor: Actor<'a>) -> By<'a> {
         By { now, node: self.shared.node, actor }
+    }
+
+    /// Ends a transaction that failed, as if it had not begun.
+    pub(crate) async fn roll_back(&mut self) -> Result<(), Fault> {
+        self.forget();
+        // The rollback unlocks rows that other claims may have skipped.
+        self.shared.cursors.doubt_all();
+        self.session.run("ROLLBACK").await
     }
 
     /// Drops the counts and the notes of a transaction that failed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::TaskId;
-use punctual_core::lane::Lane;
+use punctual_core::lane::{Lane, LaneKey};
 use punctual_core::state::{Change, ExpectedHold, State};
 use punctual_core::store::Applied;
 use punctual_core::task::{Edit, OrderingKeyEdit};
@@ -16,14 +16,17 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{ErrorCode, OptionalExtension, params};
 
 use crate::apply_kind::ApplyKind;
-use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
+use crate::columns::{
+    callback_body_column, instant_column, json_column, map_column, node_column, number_column, policy_column,
+};
 use crate::dependencies;
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
+use crate::places::concurrency;
 
 use super::fault::Fault;
 use super::leases;
-use super::outbox::{self, NotedRow, Ordering};
+use super::outbox::{self, Concurrency, NotedRow, Ordering};
 use super::quarantine;
 use super::session::Session;
 use super::statements::Sql;
@@ -81,6 +84,8 @@ struct TargetRow {
     due_at: i64,
     /// The name of the ordering key of a live task.
     ordering: Option<Ordering>,
+    /// The name of the concurrency key of a live task.
+    concurrency: Option<Concurrency>,
 }
 
 impl TargetRow {
@@ -88,7 +93,8 @@ impl TargetRow {
     fn record(&self, session: &mut Session<'_>, change: &Change, lane: i64) -> Result<Applied, Fault> {
         let before = LaneInstant::of_columns(self.lane, self.due_at);
         let after = LaneInstant { lane, due_at: change.due_at.unwrap_or(before.due_at) };
-        let row = NotedRow { seq: self.seq, ordering: self.ordering, awaited: false };
+        let Self { seq, ordering, concurrency, .. } = *self;
+        let row = NotedRow { seq, ordering, concurrency, awaited: false };
         outbox::record(session, &Effects::of(change, before, after), &row)?;
         waits_at(session, lane, change.to, after.due_at)
     }
@@ -105,6 +111,7 @@ fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<Tar
             version: row.get(3)?,
             due_at: row.get(4)?,
             ordering: row.get(5)?,
+            concurrency: row.get(6)?,
         })
     });
     Ok(place.optional()?)
@@ -180,6 +187,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
     }
     let seq: i64 = row.get(5)?;
     let (ordering, awaited): (Option<Ordering>, Option<bool>) = (row.get(15)?, row.get(16)?);
+    let concurrency: Option<Concurrency> = row.get(17)?;
     let due_at = Timestamp::from_millis(row.get(8)?);
     let mut trail = row.get_ref(14)?.as_blob().unwrap_or_default().to_vec();
     trail.extend_from_slice(change.trail.as_bytes());
@@ -215,7 +223,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
     }
     let deleted = session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     debug_assert_eq!(deleted, 1, "a finished task leaves the live rows");
-    let row = NotedRow { seq, ordering, awaited: awaited == Some(true) };
+    let row = NotedRow { seq, ordering, concurrency, awaited: awaited == Some(true) };
     outbox::record(session, &Effects::in_place(change, LaneInstant { lane, due_at }), &row)?;
     if change.from == State::Blocked {
         stop_waiting(session, seq)?;
@@ -247,7 +255,8 @@ pub(crate) fn revive(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
 
 /// Brings a task back from the history.
 fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> Result<Applied, Fault> {
-    place.ordering = ordering_of(session, &place)?;
+    let keys = TaskKeys::of(session, &place)?;
+    (place.ordering, place.concurrency) = (keys.ordering(), keys.concurrency());
     session.statements.get(Sql::HistoryRedrive)?.execute((
         place.seq,
         change.to.code(),
@@ -257,6 +266,7 @@ fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> 
         instant_column(change.due_at),
         change.trail.as_bytes(),
         place.ordering,
+        place.concurrency,
     ))?;
     session.statements.get(Sql::HistoryDelete)?.execute([place.seq])?;
     let lane = match &change.edit {
@@ -273,19 +283,36 @@ fn redrive(session: &mut Session<'_>, mut place: TargetRow, change: &Change) -> 
 fn purge(session: &mut Session<'_>, place: &TargetRow, change: &Change) -> Result<Applied, Fault> {
     let purge = session.statements.get(Sql::HistoryPurge)?;
     purge.execute((place.seq, change.to.code(), number_column(change.version), change.trail.as_bytes()))?;
-    let row = NotedRow { seq: place.seq, ordering: ordering_of(session, place)?, awaited: true };
+    let ordering = TaskKeys::of(session, place)?.ordering();
+    let row = NotedRow { seq: place.seq, ordering, concurrency: None, awaited: true };
     let at = LaneInstant::of_columns(place.lane, place.due_at);
     outbox::record(session, &Effects::in_place(change, at), &row)?;
     Ok(Applied::Done(None))
 }
 
-/// The name of a task's ordering key, from its body.
-fn ordering_of(session: &mut Session<'_>, place: &TargetRow) -> Result<Option<Ordering>, Fault> {
-    let query = session.statements.get(Sql::BodyOrdering)?;
-    let key: Option<Option<String>> = query.query_row([place.seq], |row| row.get(0)).optional()?;
-    let Some(key) = key.flatten() else { return Ok(None) };
-    let lane = lane_of(session, place.lane)?;
-    Ok(Some(ordering(&lane.key.tenant, &key).into_bytes()))
+/// The keys of a task, from its body, and its lane.
+struct TaskKeys {
+    lane: Arc<Lane>,
+    ordering: Option<String>,
+    concurrency: Option<String>,
+}
+
+impl TaskKeys {
+    fn of(session: &mut Session<'_>, place: &TargetRow) -> Result<Self, Fault> {
+        let query = session.statements.get(Sql::BodyKeys)?;
+        let keys = query.query_row([place.seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let (ordering, concurrency) = keys.unwrap_or_default();
+        Ok(Self { lane: lane_of(session, place.lane)?, ordering, concurrency })
+    }
+
+    fn ordering(&self) -> Option<Ordering> {
+        self.ordering.as_deref().map(|key| ordering(&self.lane.key.tenant, key).into_bytes())
+    }
+
+    fn concurrency(&self) -> Option<Concurrency> {
+        let LaneKey { tenant, queue, .. } = &self.lane.key;
+        self.concurrency.as_deref().map(|key| concurrency(tenant, queue, key).into_bytes())
+    }
 }
 
 /// The lane of a task after an edit.
@@ -311,6 +338,10 @@ fn new_lane(session: &mut Session<'_>, place: &TargetRow, edit: &Edit) -> Result
 fn edit_task(session: &mut Session<'_>, place: &TargetRow, edit: &Edit, lane: i64) -> Result<i64, Fault> {
     if let Some(key) = &edit.ordering_key {
         edit_ordering(session, place, key)?;
+    }
+    if edit.queue.is_some() && place.concurrency.is_some() {
+        let keys = TaskKeys { lane: lane_of(session, lane)?, ..TaskKeys::of(session, place)? };
+        session.statements.get(Sql::TaskEditConcurrency)?.execute((place.seq, keys.concurrency()))?;
     }
     if lane != place.lane || edit.execute_at.is_some() || edit.expires_at.is_some() {
         session.statements.get(Sql::TaskEdit)?.execute((
@@ -343,6 +374,7 @@ fn edit_task(session: &mut Session<'_>, place: &TargetRow, edit: &Edit, lane: i6
             edit.timeout_millis.map(number_column),
             edit.ordering_key.is_some(),
             edit.ordering_key.as_ref().and_then(|key| key.to.as_deref()),
+            callback_body_column(callback),
         ))?;
     }
     Ok(lane)

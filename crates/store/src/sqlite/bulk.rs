@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use punctual_core::bulk::{BulkOperation, BulkOperations};
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::OperationId;
-use punctual_core::store::StoreError;
+use punctual_core::store::{Cursor, Filter, Page, Store, StoreError};
 use punctual_core::time::Timestamp;
 
 use super::SqliteStore;
@@ -24,6 +25,12 @@ impl BulkOperations for SqliteStore {
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
+    async fn advance_operation(&self, lease: &LeaderLease, operation: BulkOperation) -> Result<bool, StoreError> {
+        let lease = lease.clone();
+        let work = move |session: &mut Session<'_>| ready(bulk::advance(session, &lease, &operation));
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
+    }
+
     async fn operation(&self, tenant: &str, id: OperationId) -> Result<Option<BulkOperation>, StoreError> {
         let tenant = tenant.to_owned();
         self.readers().call(move |session| ready(bulk::get(session, &tenant, id))).await
@@ -41,6 +48,10 @@ impl BulkOperations for SqliteStore {
 
     async fn running_operations(&self, limit: usize) -> Result<Vec<BulkOperation>, StoreError> {
         self.readers().call(move |session| ready(bulk::running(session, limit))).await
+    }
+
+    async fn list_current(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+        self.list(filter, after, limit).await
     }
 
     async fn prune_operations(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {

@@ -1,4 +1,5 @@
-//! Claims due tasks, as many as the limits of their queues allow (`limits`).
+//! Claims due tasks, as many as the limits of their queues allow (`limits`). A task whose
+//! concurrency key is full is parked (`places`).
 
 use std::sync::Arc;
 
@@ -6,22 +7,24 @@ use punctual_core::lane::{Lane, LaneId};
 use punctual_core::partitions::Partition;
 use punctual_core::state::{By, Event};
 use punctual_core::store::{Claim, Claimant, Claimed};
-use punctual_core::task::{Task, limits};
+use punctual_core::task::{Task, limits::CLAIM_PAYLOAD};
 use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
 use crate::claims::{self, EXPIRED_MAX, expect_change, update_task};
 use crate::columns::{Unreadable, count_column, node_column, number_column};
 use crate::effects::{Effects, LaneInstant};
+use crate::places::FreePlaces;
 
 use super::fault::Fault;
-use super::limits::Allowances;
+use super::limits::{self, Allowances};
+use super::outbox::Concurrency;
 use super::row;
 use super::session::Session;
 use super::statements::Sql;
 use super::{apply, outbox, quarantine};
 
-/// How many rows are read at once behind expired ones.
+/// How many rows are read at once behind expired and parked ones.
 const BEHIND_EXPIRED: usize = 256;
 
 /// Makes claims, one after the other.
@@ -39,6 +42,7 @@ fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault>
     let mut visited: Vec<LaneId> = Vec::with_capacity(claim.lanes.len());
     let mut claimed = Claimed::default();
     let mut allowances = Allowances::default();
+    let mut keys = KeyLimits::default();
     for (lane, most) in &claim.lanes {
         let before = claimed.tasks.len();
         let mut want = claim.limit.saturating_sub(before).min(*most);
@@ -47,7 +51,9 @@ fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault>
         }
         if want > 0 {
             let due_by = claims::due_by(&claim.claimant, now);
-            take(session, *lane, want, &ClaimContext { claimant: &claim.claimant, by: &by, due_by }, &mut claimed)?;
+            keys.max_per_key = limits::max_per_key(session, lane.number())?;
+            let context = ClaimContext { claimant: &claim.claimant, by: &by, due_by };
+            take(session, (*lane, want), &context, &mut keys, &mut claimed)?;
             allowances.take(session, *lane, claimed.tasks.len() - before)?;
             visited.push(*lane);
         }
@@ -89,37 +95,63 @@ impl<'a> ClaimContext<'a> {
     }
 }
 
+/// The limit per key of the queue under way, and the keys that a claim has met.
+#[derive(Default)]
+struct KeyLimits {
+    max_per_key: Option<u64>,
+    places: FreePlaces<Concurrency>,
+    /// How many tasks were parked.
+    parked: usize,
+}
+
+impl KeyLimits {
+    /// Takes a place for a task, if its key is limited. False: the key is full.
+    fn take_place(&mut self, session: &mut Session<'_>, key: Option<Concurrency>) -> Result<bool, Fault> {
+        let (Some(most), Some(key)) = (self.max_per_key, key) else { return Ok(true) };
+        if !self.places.has(&key) {
+            self.places.put(key, most, limits::places_taken(session, key, most)?);
+        }
+        Ok(self.places.take(&key))
+    }
+}
+
 /// Takes up to `want` due tasks of a lane.
 fn take(
     session: &mut Session<'_>,
-    lane: LaneId,
-    want: usize,
+    (lane, want): (LaneId, usize),
     context: &ClaimContext<'_>,
+    keys: &mut KeyLimits,
     claimed: &mut Claimed,
 ) -> Result<(), Fault> {
     let known = session.lanes.get(session.connection, lane.number())?;
     let wanted = claimed.tasks.len() + want;
     let mut chunk = want;
-    while claimed.tasks.len() < wanted && claimed.expired < EXPIRED_MAX {
+    while claimed.tasks.len() < wanted && claimed.expired + keys.parked < EXPIRED_MAX {
         let taken: usize = claimed.tasks.iter().map(payload_bytes).sum();
-        if taken >= limits::CLAIM_PAYLOAD {
+        if taken >= CLAIM_PAYLOAD {
             break;
         }
-        let bound = ReadBound { rows: chunk, bytes: limits::CLAIM_PAYLOAD - taken };
+        let bound = ReadBound { rows: chunk, bytes: CLAIM_PAYLOAD - taken };
         let due = due(session, lane, known.as_ref(), context, bound)?;
-        let read: usize = due.iter().filter_map(|(_, task)| task.as_ref().ok()).map(payload_bytes).sum();
-        let all_seen = due.len() < chunk && taken + read < limits::CLAIM_PAYLOAD;
-        for (seq, row) in due {
+        let read: usize = due.iter().filter_map(|row| row.task.as_ref().ok()).map(payload_bytes).sum();
+        let all_seen = due.len() < chunk && taken + read < CLAIM_PAYLOAD;
+        for DueRow { seq, concurrency, task } in due {
             if claimed.tasks.len() == wanted {
                 break;
             }
-            match row {
+            match task {
                 Ok(task) if task.has_expired(context.of(&task).now) => {
                     let expired = expect_change(&task.position, Event::Expire, context.by);
                     apply::finish(session, task.id, &expired)?;
                     claimed.expired += 1;
                 }
-                Ok(task) => claimed.tasks.push(take_one(session, seq, task, context)?),
+                Ok(task) if keys.take_place(session, concurrency)? => {
+                    claimed.tasks.push(take_one(session, seq, task, context)?);
+                }
+                Ok(_) => {
+                    session.statements.get(Sql::PlacePark)?.execute([seq])?;
+                    keys.parked += 1;
+                }
                 Err(Unreadable(column)) => quarantine::put_away(session, seq, column)?,
             }
         }
@@ -142,8 +174,12 @@ fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, context: &Claim
     Ok(task)
 }
 
-/// The number of a due row, and the task in it.
-type DueRow = (i64, Result<Task, Unreadable>);
+/// A due row: its number, its concurrency key, and the task in it.
+struct DueRow {
+    seq: i64,
+    concurrency: Option<Concurrency>,
+    task: Result<Task, Unreadable>,
+}
 
 /// How much one read returns at most.
 #[derive(Clone, Copy)]
@@ -169,7 +205,7 @@ fn due(
     {
         let task = row::live(row, known.cloned());
         bytes += task.as_ref().map_or(0, payload_bytes);
-        due.push((row.get(row::SEQ)?, task));
+        due.push(DueRow { seq: row.get(row::SEQ)?, concurrency: row.get(row::CONCURRENCY).unwrap_or_default(), task });
     }
     Ok(due)
 }

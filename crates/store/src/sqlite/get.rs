@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
 use punctual_core::lane::Lane;
+use punctual_core::store::TaskResult;
 use punctual_core::task::Task;
 use rusqlite::{OptionalExtension, Row};
 
-use crate::columns::Unreadable;
+use crate::columns::{self, Unreadable};
 use crate::found_tasks::{BadRow, FoundTask, FoundTasks, is_of};
 use crate::task_row::LANE;
 
@@ -60,6 +61,28 @@ pub(crate) fn still_live(session: &mut Session<'_>, ids: Vec<TaskId>) -> Result<
         }
     }
     Ok(live)
+}
+
+/// The states and results of tasks, as far as the results have room.
+pub(crate) fn results(
+    session: &mut Session<'_>,
+    ids: &[TaskId],
+    max_bytes: usize,
+) -> Result<Vec<Option<TaskResult>>, Fault> {
+    let (mut results, mut room) = (Vec::with_capacity(ids.len()), max_bytes);
+    for id in ids {
+        let query = session.statements.get(Sql::TaskResult)?;
+        let mut rows = query.query([id.uuid().as_bytes()])?;
+        let Some(row) = rows.next()? else {
+            results.push(None);
+            continue;
+        };
+        let text = row.get_ref(1)?.as_str_or_null().ok().flatten();
+        let Some(left) = room.checked_sub(text.map_or(0, str::len)) else { break };
+        room = left;
+        results.push(columns::task_result(row.get(0).ok(), text));
+    }
+    Ok(results)
 }
 
 /// Reads a task, live or final.

@@ -9,10 +9,11 @@ use punctual_core::task::{Idempotency, NewTask, Task};
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
-use crate::columns::{count_column, instant_column, map_column, number_column, policy_column};
+use crate::columns::{callback_body_column, count_column, instant_column, map_column, number_column, policy_column};
 use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
+use crate::places::concurrency_of;
 use crate::submissions::{InsertMode, SubmissionVerdict};
 
 use super::fault::Fault;
@@ -97,6 +98,7 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
     waits.write_into(&mut task.body, &mut task.trail);
     write_body(session, seq, &task)?;
     let ordering = task.body.ordering_key.as_deref().map(|key| ordering(&task.lane.tenant, key).into_bytes());
+    let concurrency = concurrency_of(&task.lane, &task.body).map(Uuid::into_bytes);
     session.statements.get(Sql::TaskInsert)?.execute((
         seq,
         task.id.uuid().as_bytes(),
@@ -109,9 +111,10 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
         ordering,
         waits.awaited.then_some(true),
         (state == State::Blocked).then_some(count_column(waits.edges.len())),
+        concurrency,
     ))?;
     let at = LaneInstant { lane: lane.id.number(), due_at: task.due_at };
-    let row = NotedRow { seq, ordering, awaited: waits.awaited };
+    let row = NotedRow { seq, ordering, concurrency, awaited: waits.awaited };
     outbox::record(session, &Effects::of_insert(state, at), &row)?;
     Ok(Inserted::Created(Task::created(Cow::Owned(task), lane, state)))
 }
@@ -176,6 +179,8 @@ fn write_body(session: &mut Session<'_>, seq: i64, task: &NewTask) -> Result<(),
         body.ordering_key.as_deref(),
         ids_column(&body.dependencies.ids),
         dependencies::policy_column(body.dependencies.on_failure),
+        body.concurrency_key.as_deref(),
+        callback_body_column(body.callback.as_ref()),
     ))?;
     Ok(())
 }

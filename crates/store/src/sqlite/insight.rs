@@ -14,6 +14,7 @@ use punctual_core::time::Timestamp;
 
 use super::session::Session;
 use super::{SqliteStore, upcoming};
+use crate::places;
 use crate::portable::{forecast, obstacles, ready};
 
 #[async_trait]
@@ -26,6 +27,11 @@ impl Insight for SqliteStore {
     async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError> {
         let id = task.id;
         self.readers().call(move |session| ready(obstacles::key_turn(session, id, most))).await
+    }
+
+    async fn key_places(&self, task: &Task, most: u32) -> Result<u64, StoreError> {
+        let Some(key) = places::concurrency_of(&task.lane.key, &task.body) else { return Ok(0) };
+        self.readers().call(move |session| ready(obstacles::key_places(session, key, most))).await
     }
 
     async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError> {

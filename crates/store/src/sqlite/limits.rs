@@ -14,10 +14,12 @@ use punctual_core::store::{FullQueue, LimitedLane};
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 
+use crate::columns::number_column;
 use crate::limits::{Allowance, QueueLimits};
 use crate::tally;
 
 use super::fault::Fault;
+use super::outbox::Concurrency;
 use super::session::Session;
 use super::statements::Sql;
 use super::{insert, queues};
@@ -109,6 +111,19 @@ fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) 
         }
     }
     Ok(u64::try_from(tasks).unwrap_or(0))
+}
+
+/// How many tasks of one concurrency key may run in the queue of a lane, if that is limited.
+pub(crate) fn max_per_key(session: &mut Session<'_>, lane: i64) -> Result<Option<u64>, Fault> {
+    let Some(lane) = session.lanes.get(session.connection, lane)? else { return Ok(None) };
+    Ok(cached(session, &lane.key.tenant, &lane.key.queue)?.and_then(|cached| cached.limits.max_per_key))
+}
+
+/// How many places of a key are taken, counted up to `most`.
+pub(crate) fn places_taken(session: &mut Session<'_>, key: Concurrency, most: u64) -> Result<u64, Fault> {
+    let count = session.statements.get(Sql::PlaceHeld)?;
+    let taken: i64 = count.query_row((key, number_column(most)), |row| row.get(0))?;
+    Ok(u64::try_from(taken).unwrap_or(0))
 }
 
 /// The limited queues of a claim, and how much it may take from each.

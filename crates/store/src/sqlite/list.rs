@@ -106,7 +106,7 @@ impl PageInProgress<'_> {
         if fits(session, filter, row, &mut self.lanes)? {
             self.spent += READ;
             match read(session, row)? {
-                Some(Ok(task)) if listing::body_fits(filter, &task) => {
+                Some(Ok(task)) if filter.allows_body(&task) => {
                     self.bytes += task.bytes();
                     self.listed.page.tasks.push(task);
                 }
@@ -174,7 +174,7 @@ fn fits(
     }
     let lane = session.lanes.get(session.connection, candidate.lane)?;
     // A row without its lane belongs to no tenant and is reported as unreadable.
-    let fits = lane.is_none_or(|lane| listing::lane_fits(filter, &lane.key));
+    let fits = lane.is_none_or(|lane| filter.allows_lane(&lane.key));
     lanes.insert(candidate.lane, fits);
     Ok(fits)
 }

@@ -1,7 +1,7 @@
 //! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
-//! They are rows of `orders_due`, `settled_parents` and `revived_parents`. Every write records its
-//! effects here.
+//! They are rows of `orders_due`, `settled_parents`, `revived_parents` and `places_due`. Every
+//! write records its effects here.
 
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -15,6 +15,9 @@ use crate::effects::{Effects, TurnNote};
 /// The name of an ordering key, as a column has it.
 pub(crate) type Ordering = [u8; 16];
 
+/// The name of a concurrency key, as a column has it.
+pub(crate) type Concurrency = [u8; 16];
+
 /// The row that a write was about, as the notes name it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotedRow {
@@ -22,6 +25,8 @@ pub(crate) struct NotedRow {
     pub seq: i64,
     /// Its ordering key.
     pub ordering: Option<Ordering>,
+    /// Its concurrency key.
+    pub concurrency: Option<Concurrency>,
     /// Whether other tasks may depend on it.
     pub awaited: bool,
 }
@@ -33,6 +38,9 @@ pub(crate) fn record(session: &mut Session<'_>, effects: &Effects, row: &NotedRo
     count_queues(session, effects)?;
     if let Some(note) = effects.turn {
         turn(session, row.ordering, (note == TurnNote::DeadLetter).then_some(row.seq))?;
+    }
+    if effects.frees_place {
+        place(session, row.concurrency)?;
     }
     match effects.ended {
         Some(state) if row.awaited => parent(session, row.seq, state),
@@ -69,6 +77,27 @@ pub(crate) fn turn(
     Ok(())
 }
 
+/// Notes that a place of a key may be free, if a task waits for one. Only the writer parks tasks,
+/// so it misses none.
+fn place(session: &mut Session<'_>, concurrency: Option<Concurrency>) -> Result<(), Fault> {
+    let Some(concurrency) = concurrency else { return Ok(()) };
+    if session.statements.get(Sql::PlaceParked)?.exists([concurrency])? {
+        note_places(session, concurrency, Some(1))?;
+    }
+    Ok(())
+}
+
+/// Notes that so many places of a key came free; none: that it must be looked at.
+pub(crate) fn note_places(
+    session: &mut Session<'_>,
+    concurrency: Concurrency,
+    places: Option<i64>,
+) -> Result<(), Fault> {
+    session.statements.get(Sql::PlaceNote)?.execute((concurrency, places))?;
+    session.has_notes = true;
+    Ok(())
+}
+
 /// Notes that a task which others may depend on has finished.
 pub(crate) fn parent(session: &mut Session<'_>, seq: i64, state: State) -> Result<(), Fault> {
     session.statements.get(Sql::ParentNote)?.execute((seq, state.code()))?;
@@ -83,7 +112,7 @@ pub(crate) fn revived(session: &mut Session<'_>, seq: i64) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Begins a round: a queue no longer holds the tasks behind its dead letters.
+/// Begins a round: tasks that wait may go on, because a queue was set otherwise.
 pub(crate) fn begin_review_round(session: &mut Session<'_>) {
     session.review_round = Some(ReviewCursor::front());
     session.has_notes = true;

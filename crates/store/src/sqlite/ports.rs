@@ -9,7 +9,7 @@ use punctual_core::queues::LiveCounts;
 use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
-    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
+    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError, TaskResult,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
@@ -69,6 +69,10 @@ impl Store for SqliteStore {
 
     async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
         self.readers().call(move |session| get::still_live(session, ids)).await
+    }
+
+    async fn results(&self, ids: Vec<TaskId>, max_bytes: usize) -> Result<Vec<Option<TaskResult>>, StoreError> {
+        self.readers().call(move |session| get::results(session, &ids, max_bytes)).await
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {

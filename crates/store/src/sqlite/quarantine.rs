@@ -42,7 +42,8 @@ fn put_away_because(session: &mut Session<'_>, seq: i64, reason: &str) -> Result
         let awaited: Option<bool> = row.get(4).unwrap_or_default();
         let at = LaneInstant { lane: row.get(1)?, due_at: Timestamp::from_millis(row.get(5)?) };
         let effects = Effects::of_quarantine(State::from_code(row.get(2)?), at);
-        let noted = NotedRow { seq, ordering, awaited: awaited == Some(true) };
+        let concurrency: Option<outbox::Concurrency> = row.get(6).unwrap_or_default();
+        let noted = NotedRow { seq, ordering, concurrency, awaited: awaited == Some(true) };
         Ok((row.get::<_, [u8; 16]>(0).ok(), effects, noted))
     });
     let Some((id, effects, noted)) = row.optional()? else { return Ok(()) };

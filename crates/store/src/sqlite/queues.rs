@@ -78,11 +78,11 @@ fn change(
     change: QueueChange,
 ) -> Result<Changed, Fault> {
     let complaints = Arc::clone(&session.queue_complaints);
-    let (mut queue, releases_held) = match ready(queues::decide(session, &complaints, key, condition, change))? {
+    let (mut queue, releases_tasks) = match ready(queues::decide(session, &complaints, key, condition, change))? {
         QueueDecision::Answer(changed) => return Ok(changed),
-        QueueDecision::Write { queue, releases_held } => (queue, releases_held),
+        QueueDecision::Write { queue, releases_tasks } => (queue, releases_tasks),
     };
-    if releases_held {
+    if releases_tasks {
         outbox::begin_review_round(session);
     }
     queue.change_number = ready(queues::put(session, &queue))?;

@@ -1,7 +1,9 @@
 //! The resolver's work on the notes of the outbox: parents that are live again (`revived`) or
-//! finished (`parents`), and ordering keys whose turn may pass (`turns`).
+//! finished (`parents`), ordering keys whose turn may pass (`turns`), and concurrency keys of which
+//! a place may be free (`places`).
 
 mod parents;
+mod places;
 mod revived;
 mod turns;
 
@@ -10,7 +12,7 @@ use punctual_core::upkeep::Resolved;
 use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
-use super::outbox::{self, Ordering};
+use super::outbox::{self, Concurrency, Ordering};
 use super::session::Session;
 use super::statements::Sql;
 use crate::blocked_child::DeadLetterEnd;
@@ -23,14 +25,15 @@ const PAGE: usize = 500;
 /// The cursor of the reviews in this store.
 pub(crate) type ReviewCursor = review::ReviewCursor<Ordering, i64>;
 
-/// Works off some notes. During a round it also checks one page of held keys and dead letters.
+/// Works off some notes. During a round it also checks one page, as a review does.
 pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     if let Some(place) = session.review_round {
         session.review_round = review(session, place)?.or_end();
     }
     let mut resolved = Resolved::default();
     // What is revived first is not failed by an older note.
-    for some in [revived::resolve(session)?, parents::resolve(session)?, turns::resolve(session)?] {
+    let revived = revived::resolve(session)?;
+    for some in [revived, parents::resolve(session)?, turns::resolve(session)?, places::resolve(session)?] {
         resolved.waiting.extend(some.waiting);
         resolved.tasks += some.tasks;
         resolved.more |= some.more;
@@ -40,9 +43,10 @@ pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
 }
 
 /// Leaves a note for each dead letter that holds nothing any more: it was re-driven or removed, or
-/// its queue no longer holds. Returns where the next page begins.
+/// its queue no longer holds. Leaves one for each concurrency key that tasks wait for. Returns
+/// where the next page begins.
 pub(crate) fn review(session: &mut Session<'_>, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
-    let mut next = ReviewCursor { key: None, letter: None };
+    let mut next = ReviewCursor { key: None, letter: None, parked: None };
     if let Some(after) = place.key {
         let query = session.statements.get(Sql::OrderHeld)?;
         let rows = query.query_map((after, count_column(PAGE)), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -65,6 +69,15 @@ pub(crate) fn review(session: &mut Session<'_>, place: ReviewCursor) -> Result<R
             }
         }
         next.letter = behind(parents.len(), PAGE, parents.last().copied());
+    }
+    if let Some(after) = place.parked {
+        let query = session.statements.get(Sql::PlaceKeys)?;
+        let keys: Vec<Concurrency> =
+            query.query_map((after, count_column(PAGE)), |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for key in &keys {
+            outbox::note_places(session, *key, None)?;
+        }
+        next.parked = behind(keys.len(), PAGE, keys.last().copied());
     }
     Ok(next)
 }

@@ -14,6 +14,9 @@ use crate::task_row::{self, BEHIND, TaskColumn, TaskRow};
 /// The column with the number of the row, behind those of its task.
 pub(crate) const SEQ: usize = BEHIND;
 
+/// Behind it, for a due task: the name of its concurrency key.
+pub(crate) const CONCURRENCY: usize = BEHIND + 1;
+
 /// Reads a live task.
 pub(crate) fn live(row: &Row<'_>, lane: Option<Arc<Lane>>) -> Result<Task, Unreadable> {
     let task = task_row::task(row, lane)?;

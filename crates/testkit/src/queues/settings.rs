@@ -5,7 +5,7 @@ use std::sync::Arc;
 use punctual_core::condition::Condition;
 use punctual_core::queues::{Changed, LiveCounts, OnDeadLetter, Queue, QueueChange, RateLimit, Settings, Switch};
 use punctual_core::store::{Claim, LimitKind};
-use punctual_core::task::Callback;
+use punctual_core::task::{Callback, CallbackBody};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -16,6 +16,7 @@ use crate::store::{RowDamage, StoreFactory, StoreFixture, complete, worker};
 fn all() -> Settings {
     Settings {
         max_concurrency: Some(3),
+        max_per_key: Some(3),
         rate_limit: Some(RateLimit { per_second: 0.25, burst: 7 }),
         max_depth: Some(1_000),
         retry_policy: Some(retry_policy()),
@@ -25,6 +26,7 @@ fn all() -> Settings {
         callback: Some(Callback {
             url: "https://example.com/hook".to_owned(),
             headers: [("x-team".to_owned(), "mail".to_owned())].into(),
+            body: CallbackBody::Envelope,
         }),
     }
 }

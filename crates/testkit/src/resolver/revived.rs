@@ -92,6 +92,21 @@ pub async fn a_revived_task_waits_for_all_its_parents(factory: &dyn StoreFactory
     take(&fixture, hopeless.lane.id, &[&hopeless]).await;
 }
 
+/// That parent completed while its child was cancelled, and its note is not yet worked off.
+pub async fn a_revived_task_forgets_the_parents_it_waited_for(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (first, second) = (parent(&fixture, "first").await, parent(&fixture, "second").await);
+    let child = fixture.insert_one(child_of(&[&first, &second])).await;
+    let first = end(&fixture, &first, State::DeadLettered).await;
+    fixture.resolve().await;
+    assert_eq!(state_of(&fixture, &child).await, State::Cancelled);
+    end(&fixture, &second, State::Completed).await;
+    let first = redrive(&fixture, &first).await;
+    assert_eq!(state_of(&fixture, &child).await, State::Blocked, "its first parent has not run again");
+    end(&fixture, &first, State::Completed).await;
+    take(&fixture, child.lane.id, &[&child]).await;
+}
+
 /// Nor is a task that was pruned, or one of whose parents was: nobody knows how that one ended.
 pub async fn a_replaced_task_is_not_revived(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;

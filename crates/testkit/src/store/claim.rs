@@ -10,7 +10,8 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, Step};
 
 use super::{
-    LEASE_MILLIS, StoreFactory, StoreFixture, VISIBILITY_MILLIS, WORKER, assert_same, dispatcher, fail, ids, worker,
+    GRACE_MILLIS, LEASE_MILLIS, StoreFactory, StoreFixture, VISIBILITY_MILLIS, WORKER, assert_same, complete,
+    dispatcher, fail, ids, webhook_worker, worker,
 };
 use crate::fixtures::{Dice, START, TIMEOUT_MILLIS, at, task};
 
@@ -117,6 +118,28 @@ pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &d
     assert!(fixture.lease(other.lane.id, 10).await.is_empty());
     fixture.advance(20);
     assert_eq!(ids(&fixture.lease(other.lane.id, 10).await), [other.id]);
+}
+
+/// The run has begun when the claim is written, and is settled like one that came through a broker.
+pub async fn claim_for_the_webhook_worker_starts_the_run(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let stored =
+        fixture.insert_one(super::insert::full().push("http://a.test:80").timeout_millis(TIMEOUT_MILLIS)).await;
+    fixture.advance(25);
+    let claim = Claim { lanes: vec![(stored.lane.id, 10)], limit: 10, claimant: webhook_worker() };
+    let claimed = fixture.store.claim(vec![claim]).await.expect("claim answers").remove(0);
+    let [started] = claimed.tasks.as_slice() else { panic!("{claimed:?}") };
+    assert_eq!((started.state(), started.position.version, started.position.attempts), (State::Running, 3, 1));
+    assert_eq!(started.body, stored.body);
+    assert_eq!((started.worker.as_deref(), started.started_at), (Some(WORKER), Some(at(25))));
+    let hold = started.hold.as_ref().expect("it is held");
+    let end = at(25 + i64::try_from(TIMEOUT_MILLIS + GRACE_MILLIS).unwrap());
+    assert_eq!((hold.worker.as_str(), hold.node, hold.expires_at), (WORKER, Some(fixture.node), end));
+    let step = started.trail.last().unwrap();
+    assert_eq!((step.step, step.actor), (Step::Started { attempt: 1 }, Actor::Worker(WORKER.into())));
+    assert_same(&fixture.get(&stored).await, started);
+    let done = fixture.apply(started, complete(None)).await;
+    assert_eq!(done.state(), State::Completed);
 }
 
 /// Each visited lane is returned once, with the first due instant that is left in it.

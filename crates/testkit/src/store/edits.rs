@@ -6,7 +6,7 @@ use std::sync::Arc;
 use punctual_core::lane::{Lane, LaneKey, Route};
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::state::{Event, State};
-use punctual_core::task::{Callback, Destination, Edit, OrderingKeyEdit, Task};
+use punctual_core::task::{Callback, CallbackBody, Destination, Edit, OrderingKeyEdit, Task};
 
 use super::{StoreFactory, StoreFixture, all_of, assert_same, ids};
 use crate::fixtures::{START, TENANT, at, json, task};
@@ -91,7 +91,7 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
 
 fn webhook() -> Destination {
     let headers = BTreeMap::from([("x-a".to_owned(), "b".to_owned())]);
-    let callback = Callback { url: "http://127.0.0.1:9/new".to_owned(), headers };
+    let callback = Callback { url: "http://127.0.0.1:9/new".to_owned(), headers, body: CallbackBody::Envelope };
     Destination { route: Route::Push("http://127.0.0.1:9".to_owned()), callback: Some(callback) }
 }
 

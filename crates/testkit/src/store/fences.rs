@@ -8,7 +8,7 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Partition;
 use punctual_core::state::{Change, Event, State};
-use punctual_core::store::{Applied, Claim, Claimant, Claimed};
+use punctual_core::store::{Applied, Claim, Claimant, Claimed, DispatchTo};
 use punctual_core::task::Task;
 
 use super::{StoreFactory, StoreFixture, VISIBILITY_MILLIS, assert_same, ids, is_done, worker};
@@ -146,7 +146,7 @@ async fn turn(fixture: &StoreFixture<'_>, node: NodeId) -> Vec<(Partition, u64)>
 }
 
 fn dispatch(terms: Vec<(Partition, u64)>) -> Claimant {
-    Claimant::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms, from: None }
+    Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis: VISIBILITY_MILLIS }, terms, from: None }
 }
 
 async fn claim(fixture: &StoreFixture<'_>, lanes: &[LaneId], limit: usize, terms: Vec<(Partition, u64)>) -> Claimed {

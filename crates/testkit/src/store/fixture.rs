@@ -11,7 +11,7 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::{LaneId, LaneKey};
 use punctual_core::schedules::Schedules;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
-use punctual_core::store::{Applied, Beat, Claim, Claimant, Claimed, Filter, Inserted, Start, Store};
+use punctual_core::store::{Applied, Beat, Claim, Claimant, Claimed, DispatchTo, Filter, Inserted, Start, Store};
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, RunError};
@@ -259,12 +259,18 @@ pub fn dispatcher() -> Claimant {
 
 /// The scheduler, for tasks that are due from an instant on.
 pub fn dispatcher_from(from: Option<Timestamp>) -> Claimant {
-    Claimant::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms: Vec::new(), from }
+    Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis: VISIBILITY_MILLIS }, terms: Vec::new(), from }
+}
+
+/// The scheduler, for the webhook worker of its process.
+pub fn webhook_worker() -> Claimant {
+    let to = DispatchTo::Worker { name: WORKER.into(), grace_millis: GRACE_MILLIS };
+    Claimant::Dispatch { to, terms: Vec::new(), from: None }
 }
 
 /// A run that succeeded.
 pub fn complete(result: Option<&str>) -> Event<'static> {
-    Event::Complete { result: result.map(json), http_status: None }
+    Event::Complete { result: result.map(json), http_status: None, dropped: None }
 }
 
 /// A run that failed, and may be retried by the policy.

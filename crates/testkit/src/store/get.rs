@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::Event;
+use punctual_core::json::Json;
+use punctual_core::state::{Event, State};
+use punctual_core::store::TaskResult;
 
 use super::{RowDamage, StoreFactory, StoreFixture, assert_same, complete, fail_for_good, ids};
 use crate::fixtures::{Dice, TENANT, task};
@@ -60,6 +62,33 @@ pub async fn live_names_the_tasks_that_have_not_finished(factory: &dyn StoreFact
     assert_eq!(live().await, BTreeSet::from([waiting.id, foreign.id]));
     fixture.apply(&letter, Event::Redrive(None)).await;
     assert!(live().await.contains(&letter.id));
+}
+
+/// In the order of the ids, and of any tenant.
+pub async fn results_end_before_what_has_no_room(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (mut ids, mut expected) = (Vec::new(), Vec::new());
+    let texts = [r#""aaaaaaaa""#, r#"{"a": [1.50]}"#, r#""cc""#];
+    for (place, text) in texts.into_iter().enumerate() {
+        let running = fixture.running(task().tenant(&format!("tenant{place}"))).await;
+        fixture.apply(&running, complete(Some(text))).await;
+        ids.push(running.id);
+        let result = Some(Json::parse(text).expect("JSON"));
+        expected.push(Some(TaskResult { state: State::Completed, result }));
+    }
+    let waiting = fixture.insert_one(task()).await;
+    let failed = fixture.running(task().queue("failed")).await;
+    let failed = fixture.apply(&failed, fail_for_good(&failed)).await;
+    ids.extend([waiting.id, TaskId::new(), failed.id, ids[0]]);
+    let without = |state| Some(TaskResult { state, result: None });
+    expected.extend([without(State::Pending), None, without(State::DeadLettered), expected[0].clone()]);
+    let read = async |bytes| fixture.store.results(ids.clone(), bytes).await.expect("it answers");
+    let all: usize = texts.iter().map(|text| text.len()).sum::<usize>() + texts[0].len();
+    assert_eq!(read(all).await, expected);
+    assert_eq!(read(all - 1).await, expected[..6], "the last result has no room");
+    assert_eq!(read(texts[0].len() + texts[1].len()).await, expected[..2]);
+    assert_eq!(read(texts[0].len() - 1).await, []);
+    assert_eq!(fixture.store.results(Vec::new(), 0).await.expect("it answers"), []);
 }
 
 /// Live, final, foreign, unknown and repeated ids are each answered in order.

@@ -20,6 +20,7 @@ pub(super) fn full() -> TaskBuilder {
         .kind("billing.invoice:send/v2")
         .priority(9)
         .push("https://例え.test:8443")
+        .enveloped()
         .created_at(at(-5))
         .due(at(-3))
         .expires_at(at(86_400_000))

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneId;
 use punctual_core::state::{Change, State};
-use punctual_core::store::{Applied, Claim, Claimant, Claimed, Inserted};
+use punctual_core::store::{Applied, Claim, Claimant, Claimed, DispatchTo, Inserted};
 use punctual_core::task::{Edit, Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Trail;
@@ -125,7 +125,16 @@ impl Model {
         let millis = |millis: u64| i64::try_from(millis).expect("a short time");
         row.position.attempts += 1;
         let steps = match claimant {
-            Claimant::Dispatch { visibility_millis, .. } => {
+            Claimant::Dispatch { to: DispatchTo::Worker { name, grace_millis }, .. } => {
+                row.position.state = State::Running;
+                let end = now.plus_millis(millis(row.body.timeout_millis + grace_millis));
+                assert!(hold.node.is_some(), "the node holds its webhooks");
+                assert_eq!((hold.worker.as_str(), hold.since, hold.expires_at), (name.as_str(), now, end));
+                row.hold = Some(hold);
+                (row.worker, row.started_at) = (Some(name.clone()), Some(now));
+                vec![(row.position.version + 1, State::Queued), (row.position.version + 2, State::Running)]
+            }
+            Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis }, .. } => {
                 row.position.state = State::Queued;
                 assert_eq!((hold.since, hold.expires_at), (now, now.plus_millis(millis(*visibility_millis))));
                 row.hold = Some(hold);

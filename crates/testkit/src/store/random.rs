@@ -13,7 +13,8 @@ use punctual_core::time::Timestamp;
 
 use super::model::{Model, assert_same_row};
 use super::{
-    GRACE_MILLIS, StoreFactory, StoreFixture, WORKER, all_of, complete, dispatcher_from, failure, ids, worker,
+    GRACE_MILLIS, StoreFactory, StoreFixture, WORKER, all_of, complete, dispatcher_from, failure, ids, webhook_worker,
+    worker,
 };
 use crate::fixtures::{Dice, json, retry_policy, task};
 
@@ -146,7 +147,9 @@ impl History<'_> {
         let mut lanes = self.lanes();
         lanes.truncate(1 + self.dice.below(4));
         let lanes = lanes.into_iter().map(|lane| (lane, self.dice.below(5))).collect();
-        let claimant = if self.dice.once_in(2) {
+        let claimant = if self.dice.once_in(4) {
+            webhook_worker()
+        } else if self.dice.once_in(2) {
             let from = self.dice.once_in(3).then(|| self.near(30, 10));
             dispatcher_from(from)
         } else {

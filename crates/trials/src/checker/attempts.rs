@@ -1,5 +1,6 @@
 //! Law 6: attempts are counted one by one, bounded, and a dead letter has a reason.
 
+use punctual_client::RunEnded;
 use punctual_core::state::State;
 
 use super::Findings;
@@ -46,7 +47,7 @@ fn counted(case: &Case<'_>, dumped: &Dumped, findings: &mut Findings) {
         findings.demand(run.attempt == expected && run.attempt <= dumped.max_retries + 1, Law::AttemptsCounted, || {
             format!("attempt {expected} of at most {} expected: {:?}", dumped.max_retries + 1, dumped.runs)
         });
-        let is_repeated = run.outcome.as_deref() == Some("released") || run.uncounted.is_some();
+        let is_repeated = run.outcome == Some(RunEnded::Released) || run.uncounted.is_some();
         expected = if is_repeated { run.attempt } else { run.attempt + 1 };
     }
 }

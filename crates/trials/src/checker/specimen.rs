@@ -178,7 +178,7 @@ impl Specimen {
         self.history.events.push(HistoryEvent::Grant(grant));
     }
 
-    fn dump(&mut self, key: &str, task: TaskId, trail: &[StepAt<'_>], runs: &[RunAt<'_>]) {
+    fn dump(&mut self, key: &str, task: TaskId, trail: &[StepAt<'_>], runs: &[RunAt]) {
         let mut before = None;
         let trail: Vec<TrailStep> = (1..)
             .zip(trail)
@@ -191,10 +191,10 @@ impl Specimen {
         let last = trail.last().expect("a trail has a step");
         let (state, version) = (last.to, last.version);
         let completed_by = (key != "moved" && state == State::Completed).then(|| version - 1);
-        let run = |run: &RunAt<'_>| RecordedRun {
+        let run = |run: &RunAt| RecordedRun {
             attempt: run.attempt,
             started_at: at(run.started),
-            outcome: Some(run.outcome.to_owned()),
+            outcome: Some(run.outcome),
             http_status: None,
             uncounted: None,
         };

@@ -33,7 +33,9 @@ pub fn check(history: &History, findings: &mut Findings) {
         findings.about = Some(dumped.task);
         for step in &dumped.trail {
             let Some(needed) = needed(dumped, step) else { continue };
-            let write = writes.get(&(dumped.task, step.version));
+            // A claim that starts the run is one write, at the version of the start.
+            let write =
+                [step.version, step.version + 1].iter().find_map(|version| writes.get(&(dumped.task, *version)));
             findings
                 .demand(write.is_some(), Law::OneOwner, || format!("the witness did not see the write of {step:?}"));
             let Some(write) = write else { continue };

@@ -477,6 +477,16 @@ fn one_owner_in_terms_that_grow() {
     broken(Law::OneOwner, |it| it.dumped(it.lost).trail[3].node = "node_2".to_owned());
     broken(Law::OneOwner, |it| it.witness().terms.clear());
     broken(Law::OneOwner, |it| it.witness().writes.clear());
+    // A claim that starts the run is one write, which the witness sees at the version of the start.
+    let starts_at_once = |it: &mut Specimen| {
+        let moved = it.moved;
+        it.witness().writes.retain(|write| (write.task, write.version) != (moved, 3));
+    };
+    fine("the claim started the run", starts_at_once);
+    broken(Law::OneOwner, |it| {
+        starts_at_once(it);
+        it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 2, before: it.moved, version: 4 });
+    });
     fine("a new owner after the claim", |it| {
         it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 2, before: it.moved, version: 4 });
     });

@@ -71,7 +71,7 @@ pub struct RecordedRun {
     /// When it began.
     pub started_at: Timestamp,
     /// How it ended; none while it runs.
-    pub outcome: Option<String>,
+    pub outcome: Option<wire::RunEnded>,
     /// The status that the webhook answered.
     pub http_status: Option<u16>,
     /// Why its attempt was not counted, if it failed.

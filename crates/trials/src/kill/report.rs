@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use punctual_core::state::State;
 
+use punctual_client::RunEnded;
+
 use crate::checker::{Law, Violation};
 use crate::history::{CallAnswer, Dumped, History, Op, Submission};
 
@@ -63,7 +65,7 @@ impl Report {
                 _ => None,
             })
             .collect();
-        let lost = |outcome: &Option<String>| matches!(outcome.as_deref(), Some("lost" | "timed_out"));
+        let lost = |outcome| matches!(outcome, Some(RunEnded::Lost | RunEnded::TimedOut));
         let runs = history.dump.iter().flat_map(|dumped| &dumped.runs);
         Self {
             acknowledged: acknowledged.len(),
@@ -75,7 +77,7 @@ impl Report {
             limited: ran(history, |submission| history.limits.contains_key(&submission.queue)),
             scheduled: completed(history).filter(|dumped| dumped.scheduled.is_some()).count(),
             deliveries: history.grants().count() + history.arrivals().count(),
-            repeated: runs.filter(|run| lost(&run.outcome)).count(),
+            repeated: runs.filter(|run| lost(run.outcome)).count(),
             kills: history.acts().filter(|act| act.what.ends_with("kill")).count(),
             took,
             integrity: String::new(),

@@ -37,7 +37,7 @@ impl Mischief for TokenIgnored {
         let Some(task) = read(inner, id).await? else { return Ok(Some(change)) };
         let Some(entry) = change.trail.last() else { return Ok(Some(change)) };
         let by = By { now: change.at, node: entry.node, actor: entry.actor.clone() };
-        let event = Event::Complete { result: change.result.clone(), http_status: None };
+        let event = Event::Complete { result: change.result.clone(), http_status: None, dropped: None };
         let against_the_row = transition(&task.position, event, &by).ok();
         Ok(against_the_row.or_else(|| Some(change.clone())))
     }

@@ -120,5 +120,5 @@ impl<M: Mischief> Store for Spoilt<M> {
         self.inner.overdue(dead, limit).await.map(|tasks| self.mischief.overdue(tasks))
     }
 
-    forward_store!(inner: insert_all, start, get, live, list, counts, live_counts, quarantined, check, close);
+    forward_store!(inner: insert_all, start, get, live, results, list, counts, live_counts, quarantined, check, close);
 }

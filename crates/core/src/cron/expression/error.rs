@@ -32,6 +32,12 @@ pub enum CronError {
         /// What was written.
         word: String,
     },
+    /// A time zone before the fields, as some crontabs have it.
+    #[error("must not begin with {zone}; give the time zone in the field `timezone` instead")]
+    Zone {
+        /// What was written.
+        zone: String,
+    },
     /// `@every`.
     #[error("cannot be @every; leave cron out and give interval_seconds")]
     Every,
@@ -94,6 +100,10 @@ impl CronError {
 
     pub(super) fn step(field: &Field, step: &str) -> Self {
         Self::Step { field: field.name, step: shown(step), max: field.size() }
+    }
+
+    pub(super) fn zone(zone: &str) -> Self {
+        Self::Zone { zone: shown(zone) }
     }
 
     pub(super) fn unknown_word(word: &str) -> Self {

@@ -79,6 +79,7 @@ pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
     let written: Vec<&str> = text.split_ascii_whitespace().collect();
     let expanded: Vec<&str> = match written.as_slice() {
         [] => return Err(CronError::Empty),
+        [zone, ..] if is_zone(zone) => return Err(CronError::zone(zone)),
         [word, ..] if word.eq_ignore_ascii_case("@every") => return Err(CronError::Every),
         [word] if word.starts_with('@') => expand(word)?.split(' ').collect(),
         fields => fields.to_vec(),
@@ -103,6 +104,12 @@ pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
         },
         months: narrow(values(&MONTH, month)?),
     })
+}
+
+/// Whether a field is the time zone of a crontab, such as `CRON_TZ=Europe/Berlin`.
+fn is_zone(field: &str) -> bool {
+    let name = field.split_once('=').map(|(name, _)| name);
+    name.is_some_and(|name| ["CRON_TZ", "TZ"].iter().any(|zone| name.eq_ignore_ascii_case(zone)))
 }
 
 /// The five fields that a word stands for.

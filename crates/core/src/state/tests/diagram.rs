@@ -20,7 +20,7 @@ fn meaning(state: State) -> &'static str {
     match state {
         State::Blocked => "waits for the tasks in its `depends_on`",
         State::Pending => "waits: for its time, for a retry, or for a worker to take it",
-        State::Queued => "was claimed, and is about to be sent to its webhook",
+        State::Queued => "was claimed and is in a broker, on its way to its worker; never without a broker",
         State::Running => "is with a worker or at its webhook",
         State::Completed => "is done",
         State::Cancelled => "will not run: it was cancelled or purged, or a task it depends on did not complete",
@@ -44,9 +44,10 @@ such a task has finished, and only a re-drive or a purge of a dead letter change
 A test writes this page from the state machine (`crates/core/src/state.rs`). After a change of the
 machine run `UPDATE_DOCS=1 cargo test -p punctual-core states_md`.
 
-A claim by a pull worker (`lease`) is two steps in one write: PENDING → QUEUED → RUNNING. The table
-has steps that leave a task in its state (an edit, \"run now\", a request to stop); the diagram does
-not. A – in the table means that the event is refused and changes nothing.
+A claim that starts the run (`lease`) is two steps in one write: PENDING → QUEUED → RUNNING. So only
+a task that goes through a broker is ever seen as `QUEUED`. The table has steps that leave a task in
+its state (an edit, \"run now\", a request to stop); the diagram does not. A – in the table means
+that the event is refused and changes nothing.
 ";
 
 /// Each step that the machine takes, in the order of the table: from, to, and what happened.

@@ -13,7 +13,7 @@ pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
         ("claim", Event::Claim(hold())),
         ("start", Event::Start(hold())),
         ("lease", Event::Lease(hold())),
-        ("complete", Event::Complete { result: None, http_status: None }),
+        ("complete", Event::Complete { result: None, http_status: None, dropped: None }),
         ("fail, retries left", Event::Fail(failure(FailureCause::Reported))),
         ("fail, retries used up", Event::Fail(used_up)),
         ("fail, not worth a retry", Event::Fail(hopeless)),

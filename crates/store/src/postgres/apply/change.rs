@@ -15,7 +15,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
+use crate::columns::{
+    callback_body_column, instant_column, json_column, map_column, node_column, number_column, policy_column,
+};
 use crate::effects::{Effects, LaneInstant};
 use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
@@ -32,6 +34,15 @@ pub(crate) struct RowChange<'a> {
     pub lane: Option<i64>,
     /// The name of its new ordering key, if it gets one.
     pub ordering: Option<Uuid>,
+    /// The name of its concurrency key, if it gets another by moving to another queue.
+    pub concurrency: Option<Uuid>,
+}
+
+impl<'a> RowChange<'a> {
+    /// A change that leaves the lane and the keys as they are.
+    pub(crate) fn in_place(id: TaskId, change: &'a Change) -> Self {
+        Self { id, change, lane: None, ordering: None, concurrency: None }
+    }
 }
 
 /// A row after its change.
@@ -43,6 +54,8 @@ pub(crate) struct ChangedRow {
     pub expires_at: Option<i64>,
     /// The name of its ordering key.
     pub ordering: Option<Uuid>,
+    /// The name of its concurrency key.
+    pub concurrency: Option<Uuid>,
     /// Whether other tasks may depend on it.
     pub awaited: bool,
 }
@@ -55,7 +68,8 @@ impl ChangedRow {
 
     /// The row as the notes name it.
     pub(crate) fn noted(&self) -> NotedRow {
-        NotedRow { id: self.id, ordering: self.ordering, awaited: self.awaited }
+        let Self { id, ordering, concurrency, awaited, .. } = *self;
+        NotedRow { id, ordering, concurrency, awaited }
     }
 }
 
@@ -119,6 +133,7 @@ pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Resul
         due_at: row.get(4),
         expires_at: None,
         ordering: row.get(2),
+        concurrency: row.get(5),
         awaited: row.get::<_, Option<bool>>(3).unwrap_or(false),
     };
     Ok(rows.iter().map(finished).collect())
@@ -188,6 +203,7 @@ pub(crate) fn changed(row: &Row) -> ChangedRow {
         due_at: row.get(2),
         expires_at: row.get(3),
         ordering: row.get(4),
+        concurrency: row.get(6),
         awaited: row.get::<_, Option<bool>>(5).unwrap_or(false),
     }
 }
@@ -289,6 +305,8 @@ impl<'a> Edits<'a> {
             Box::new(sets(|edit| edit.ordering_key.is_some())),
             Box::new(wanted.iter().map(|wanted| wanted.ordering).collect::<Vec<_>>()),
             Box::new(edited(wanted, |edit| edit.ordering_key.as_ref()?.to.as_deref())),
+            Box::new(wanted.iter().map(|wanted| wanted.concurrency).collect::<Vec<_>>()),
+            Box::new(edited(wanted, |edit| callback_body_column(callback(edit)))),
         ])
     }
 

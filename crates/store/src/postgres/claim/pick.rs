@@ -2,9 +2,9 @@
 //!
 //! The claims are served one after the other, each with its lanes in its order, within its own
 //! limits and those of its queues, and from its lower bound of `due_at` on. Expired tasks are not
-//! given out, and a task that gives way to an earlier one of its key is left. Where a lane may have
-//! more rows than were read, the picker stops and says what to read; then it continues where it
-//! stopped.
+//! given out, a task whose concurrency key is full is parked, and a task that gives way to an
+//! earlier one of its ordering key is left. Where a lane may have more rows than were read, the
+//! picker stops and says what to read; then it continues where it stopped.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -20,7 +20,7 @@ use crate::postgres::claim::scan_cursors::{LaneRange, Place};
 use crate::postgres::limits::Allowances;
 use crate::postgres::tid::Tid;
 
-/// How many rows are read at once behind expired ones.
+/// How many rows are read at once behind expired, parked and left ones.
 const BEHIND_EXPIRED: usize = 256;
 
 /// A due task, as it was read and locked.
@@ -36,6 +36,8 @@ pub(crate) struct DueRow {
     pub bytes: i32,
     /// An earlier task of its ordering key waits, and the resolver has yet to decide.
     pub gives_way: bool,
+    /// The name of its concurrency key.
+    pub concurrency: Option<Uuid>,
     pub task: Result<Task, Unreadable>,
 }
 
@@ -63,7 +65,7 @@ pub(crate) struct LaneRows {
     is_at_end: bool,
     /// The last row that was read.
     pub read: Option<Place>,
-    /// The last row that was given out, or had expired.
+    /// The last row that was given out or parked, or had expired.
     used: Option<Place>,
     /// The first row that was left because it gives way.
     left: Option<Place>,
@@ -97,6 +99,8 @@ pub(crate) struct Picker<'a> {
     at: PickCursor,
     pub taken: Vec<PickedRow>,
     pub expired: Vec<PickedRow>,
+    /// Rows whose concurrency keys are full.
+    pub parked: Vec<DueRow>,
     /// Unreadable rows, each with its column at fault.
     pub unreadable: Vec<(Uuid, &'static str)>,
     /// The lanes that each claim visited.
@@ -117,8 +121,8 @@ struct PickCursor {
     given: usize,
     from_lane: usize,
     bytes: usize,
-    expired: usize,
-    left: usize,
+    /// How many rows had expired, were parked, or were left: they bound the claim, too.
+    passed: usize,
 }
 
 impl<'a> Picker<'a> {
@@ -130,6 +134,7 @@ impl<'a> Picker<'a> {
             at: PickCursor::default(),
             taken: Vec::new(),
             expired: Vec::new(),
+            parked: Vec::new(),
             unreadable: Vec::new(),
             visited: vec![Vec::new(); claims.len()],
             refused: vec![false; claims.len()],
@@ -216,7 +221,7 @@ impl<'a> Picker<'a> {
                 if room > 0 && self.visited[self.at.claim].last() != Some(&range) {
                     self.visited[self.at.claim].push(range);
                 }
-                let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired + self.at.left >= EXPIRED_MAX;
+                let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.passed >= EXPIRED_MAX;
                 let stream = self.streams.entry(range).or_default();
                 if room == 0 || is_full || (stream.rows.is_empty() && stream.is_at_end) {
                     self.at.lane += 1;
@@ -224,7 +229,7 @@ impl<'a> Picker<'a> {
                 } else if let Some(due) = stream.rows.pop_front() {
                     if due.gives_way {
                         stream.left.get_or_insert(due.place);
-                        self.at.left += 1;
+                        self.at.passed += 1;
                     } else {
                         stream.used = Some(due.place);
                         self.pick(due);
@@ -240,7 +245,7 @@ impl<'a> Picker<'a> {
 
     /// What the claim under way may still take from its lanes.
     fn need(&self, claim: &Claim) -> Need {
-        let least = if self.at.expired + self.at.left > 0 { BEHIND_EXPIRED } else { 1 };
+        let least = if self.at.passed > 0 { BEHIND_EXPIRED } else { 1 };
         let limit = (claim.limit - self.at.given).max(least);
         let mut seen = HashSet::new();
         let mut looks = Vec::new();
@@ -264,8 +269,12 @@ impl<'a> Picker<'a> {
         match &due.task {
             Err(Unreadable(column)) => self.unreadable.push((due.id, column)),
             Ok(task) if task.has_expired(self.now.max(task.due_at)) => {
-                self.at.expired += 1;
+                self.at.passed += 1;
                 self.expired.push(PickedRow { claim, due });
+            }
+            Ok(_) if !self.allowances.take_place(due.lane, due.concurrency) => {
+                self.at.passed += 1;
+                self.parked.push(due);
             }
             Ok(_) => {
                 self.at.bytes += usize::try_from(due.bytes).unwrap_or_default();

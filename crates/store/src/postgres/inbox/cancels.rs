@@ -2,7 +2,8 @@
 //! its caller, and the nodes cancel the task as they do for a client.
 //!
 //! No claim takes a task that has such a row. The row is removed after the task is cancelled, so a
-//! node may die at any point: the next one finds the task cancelled and removes the row.
+//! node may die at any point: the next one finds the task cancelled and removes the row. With it
+//! goes a submission that was set aside, so that nobody puts back what was cancelled.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,7 +11,7 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::{By, Change, Event, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::trail::Actor;
-use tracing::warn;
+use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::super::PostgresStore;
@@ -20,33 +21,38 @@ use super::super::statements::Sql;
 use super::batch::{BATCH_ROWS_MAX, Batches, InboxRows};
 use crate::columns::count_column;
 
+/// The maximum number of cancellations in one transaction.
+pub(super) const CANCELS_MAX: usize = BATCH_ROWS_MAX;
+
 /// How often a lost race is run again. What still waits then is left for the next scan.
 const ROUNDS: usize = 16;
 
+/// Cancellations to apply.
+#[derive(Clone, Copy)]
+pub(super) enum Cancellations<'a> {
+    /// The oldest ones.
+    Front,
+    /// Those of the tasks with these ids.
+    These(&'a [Uuid]),
+}
+
 impl Batches<'_> {
-    /// Applies the cancellations that wait; returns whether there were any.
-    pub(super) async fn cancel(&mut self, store: &PostgresStore) -> Result<bool, Fault> {
-        let mut all = 0;
-        loop {
-            let some = self.cancel_some(store).await?;
-            all += some;
-            if some < BATCH_ROWS_MAX {
-                return Ok(all > 0);
+    /// Applies cancellations that wait, as many as one transaction takes; returns how many.
+    pub(super) async fn cancel(&mut self, which: Cancellations<'_>, store: &PostgresStore) -> Result<usize, Fault> {
+        let most = count_column(CANCELS_MAX);
+        if let Cancellations::Front = which {
+            // A submission becomes a task first, and is cancelled as one.
+            let enqueued = self.writer.session.query(Sql::InboxCancelled, &[&most]).await?;
+            if !enqueued.is_empty() {
+                let ids: Vec<Uuid> = enqueued.iter().map(|row| row.get(0)).collect();
+                self.take(InboxRows::These(&ids)).await?;
             }
         }
-    }
-
-    /// Applies some; returns how many.
-    async fn cancel_some(&mut self, store: &PostgresStore) -> Result<usize, Fault> {
-        let most = count_column(BATCH_ROWS_MAX);
-        // A submission becomes a task first, and is cancelled as one.
-        let enqueued = self.writer.session.query(Sql::InboxCancelled, &[&most]).await?;
-        if !enqueued.is_empty() {
-            let ids: Vec<Uuid> = enqueued.iter().map(|row| row.get(0)).collect();
-            self.take(InboxRows::These(&ids)).await?;
-        }
         let session = &self.writer.session;
-        let rows = session.begin(Sql::InboxCancels, &[&most]).await?;
+        let rows = match which {
+            Cancellations::Front => session.begin(Sql::InboxCancels, &[&most]).await?,
+            Cancellations::These(ids) => session.begin(Sql::InboxCancelsThese, &[&ids]).await?,
+        };
         if rows.is_empty() {
             session.run("ROLLBACK").await?;
             return Ok(0);
@@ -62,8 +68,12 @@ impl Batches<'_> {
         };
         let is_done = |id: Uuid| !left.contains(&TaskId::from_uuid(id));
         let done: Vec<i64> = rows.iter().filter(|row| is_done(row.get(1))).map(|row| row.get(0)).collect();
-        session.execute(Sql::InboxCancelsRemove, &[&done]).await?;
+        let set_aside = session.query(Sql::InboxCancelsRemove, &[&done]).await?;
         session.run("COMMIT").await?;
+        if let Some(row) = set_aside.first() {
+            let (task, others) = (TaskId::from_uuid(row.get(0)), set_aside.len() - 1);
+            info!(task.id = %task, others, "a submission by SQL that was set aside is cancelled; it is removed");
+        }
         Ok(done.len())
     }
 }

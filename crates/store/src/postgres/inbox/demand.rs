@@ -19,6 +19,7 @@ use super::super::PostgresStore;
 use super::super::fault::Fault;
 use super::super::statements::Sql;
 use super::batch::{BATCH_ROWS_MAX, Batches, InboxRows, TakenPart};
+use super::cancels::Cancellations;
 
 /// The maximum number of demands that wait for the receiver; further callers wait to send theirs.
 const DEMANDS_MAX: usize = 1_024;
@@ -33,6 +34,13 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct InboxDemand {
     ids: Vec<Uuid>,
     done: oneshot::Sender<bool>,
+}
+
+impl InboxDemand {
+    /// A demand for these rows, answered on `done`.
+    pub(super) fn new(ids: Vec<Uuid>, done: oneshot::Sender<bool>) -> Self {
+        Self { ids, done }
+    }
 }
 
 /// Where the calls of this process demand rows of its receiver.
@@ -51,7 +59,7 @@ impl InboxDemands {
     async fn demand(&self, ids: Vec<Uuid>) -> Option<bool> {
         let sender = self.0.lock().clone()?;
         let (done, answer) = oneshot::channel();
-        sender.send(InboxDemand { ids, done }).await.ok()?;
+        sender.send(InboxDemand::new(ids, done)).await.ok()?;
         Some(answer.await.unwrap_or(false))
     }
 }
@@ -61,6 +69,9 @@ impl PostgresStore {
     /// cancelled. A process without a receiver leaves them. Fails if one cannot be made: whether it
     /// exists cannot be said.
     pub(crate) async fn take_in(&self, ids: &[TaskId]) -> Result<(), StoreError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
         let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
         let (mut fewest, mut progress_at) = (usize::MAX, Instant::now());
         loop {
@@ -96,9 +107,9 @@ impl Batches<'_> {
     /// Does what was demanded.
     pub(super) async fn serve(&mut self, demand: InboxDemand, store: &PostgresStore) -> Result<(), Fault> {
         let taken = self.take(InboxRows::These(&demand.ids)).await? != TakenPart::Nothing;
-        let is_done = self.cancel(store).await? || taken;
+        let cancelled = self.cancel(Cancellations::These(&demand.ids), store).await? > 0;
         // A caller that has gone needs no answer.
-        demand.done.send(is_done).ok();
+        demand.done.send(taken || cancelled).ok();
         Ok(())
     }
 }

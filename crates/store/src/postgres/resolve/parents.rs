@@ -251,5 +251,5 @@ async fn write(
 }
 
 fn wanted(changes: &[(TaskId, Change)]) -> Vec<RowChange<'_>> {
-    changes.iter().map(|(id, change)| RowChange { id: *id, change, lane: None, ordering: None }).collect()
+    changes.iter().map(|(id, change)| RowChange::in_place(*id, change)).collect()
 }

@@ -9,6 +9,8 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::{Change, State};
 use punctual_core::trail::Actor;
 use punctual_core::upkeep::Resolved;
+use tokio_postgres::Row;
+use tracing::error;
 use uuid::Uuid;
 
 use super::super::apply::change::{ChangedRow, changed};
@@ -23,8 +25,10 @@ use crate::dependencies::Prerequisites;
 use crate::effects::Effects;
 use crate::revived_child::RevivedChild;
 
-/// Tasks and notes that one step works off. A task may have thousands of parents.
+/// Tasks and notes that one step works off …
 const TASKS: usize = 200;
+/// … unless they have more parents than this together. One task may have more.
+const PARENTS: usize = 10_000;
 
 /// A task and how it is revived.
 struct Revival {
@@ -33,40 +37,86 @@ struct Revival {
     waits: Prerequisites,
 }
 
-/// Works off some notes.
+/// Works off some notes. If that fails because of one task, that task alone is not revived.
 pub(super) async fn resolve(writer: &mut Writer) -> Result<Resolved, Fault> {
     let Some(from) = writer.shared.outbox.revived.begin() else { return Ok(Resolved::default()) };
-    let resolved = work_off(writer, from).await;
+    let mut resolved = work_off(writer, from, TASKS).await;
+    if let Err(fault) = &resolved
+        && is_of_one_task(fault)
+    {
+        writer.roll_back().await?;
+        resolved = work_off_one(writer, from).await;
+    }
     if resolved.is_err() {
         writer.shared.outbox.revived.note(from);
     }
     resolved
 }
 
-async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
-    let notes = writer.session.begin(Sql::RevivedNotes, &[&from, &count_column(TASKS)]).await?;
+/// Whether another try with fewer tasks may succeed.
+fn is_of_one_task(fault: &Fault) -> bool {
+    fault.may_be_of_one_call() && !fault.is_conflict()
+}
+
+/// Revives the first task, or gives up on it.
+async fn work_off_one(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
+    let fault = match work_off(writer, from, 1).await {
+        Err(fault) if is_of_one_task(&fault) => fault,
+        done => return done,
+    };
+    writer.roll_back().await?;
+    let (_, found) = find(writer, from, 1).await?;
+    for child in &found.children {
+        error!(task.id = %child, error = %fault.to_store_error(), "cannot revive a task; it stays as it is");
+    }
+    writer.commit().await?;
+    writer.shared.outbox.revived.note(from);
+    Ok(Resolved { more: true, ..Resolved::default() })
+}
+
+/// The failed children of some noted parents.
+#[derive(Default)]
+struct FoundChildren {
+    /// Those that this step works off.
+    children: BTreeSet<Uuid>,
+    /// Whether there may be others.
+    more: bool,
+}
+
+/// Begins a transaction, locks at most so many notes and takes at most so many failed children.
+async fn find(writer: &Writer, from: i64, most: usize) -> Result<(Vec<Row>, FoundChildren), Fault> {
+    let notes = writer.session.begin(Sql::RevivedNotes, &[&from, &count_column(most)]).await?;
+    if notes.is_empty() {
+        return Ok((notes, FoundChildren::default()));
+    }
+    let parents: Vec<Uuid> = notes.iter().map(|row| row.get(1)).collect();
+    let bounds = (count_column(most), count_column(PARENTS));
+    let found = writer.session.query(Sql::FailedChildTake, &[&parents, &bounds.0, &bounds.1]).await?;
+    let children: BTreeSet<Uuid> = found.iter().filter(|row| row.get(1)).map(|row| row.get(0)).collect();
+    let more = found.len() >= most || found.iter().any(|row| !row.get::<_, bool>(1));
+    Ok((notes, FoundChildren { children, more }))
+}
+
+async fn work_off(writer: &mut Writer, from: i64, most: usize) -> Result<Resolved, Fault> {
+    let (notes, FoundChildren { children, more: has_more }) = find(writer, from, most).await?;
     if notes.is_empty() {
         writer.session.run("ROLLBACK").await?;
         return Ok(Resolved::default());
     }
-    let parents: Vec<Uuid> = notes.iter().map(|row| row.get(1)).collect();
-    let children = writer.session.query(Sql::FailedChildTake, &[&parents, &count_column(TASKS)]).await?;
-    let children: BTreeSet<Uuid> = children.iter().map(|row| row.get(0)).collect();
     let waiting = revive(writer, &children.iter().copied().collect::<Vec<_>>()).await?;
-    // If the step is full there may be more children: the notes stay.
-    let is_full = children.len() >= TASKS;
-    if !is_full {
+    // The notes stay while there may be more children.
+    if !has_more {
         let done: Vec<i64> = notes.iter().map(|row| row.get(0)).collect();
         writer.session.execute(Sql::RevivedNotesRemove, &[&done]).await?;
     }
     writer.commit().await?;
-    if is_full {
+    if has_more {
         writer.shared.outbox.revived.note(from);
-    } else if notes.len() >= TASKS {
+    } else if notes.len() >= most {
         let last = notes.iter().map(|row| row.get::<_, i64>(0)).max().unwrap_or(from);
         writer.shared.outbox.revived.note(last.saturating_add(1));
     }
-    let more = !children.is_empty() || notes.len() >= TASKS;
+    let more = !children.is_empty() || notes.len() >= most;
     Ok(Resolved { waiting: announce(writer, &waiting).await?, tasks: children.len(), more })
 }
 
@@ -80,6 +130,7 @@ async fn revive(writer: &mut Writer, ids: &[Uuid]) -> Result<Vec<(i64, i64)>, Fa
     let rows = writer.session.query(Sql::Revivable, &[&ids]).await?;
     let readable = rows.iter().filter_map(|row| Some((RevivedChild::read(row).ok()?, row.get::<_, &str>(8))));
     let children: Vec<(RevivedChild, &str)> = readable.collect();
+    remove_edges(writer, &children).await?;
     let named = children.iter().flat_map(|(child, tenant)| child.dependencies.ids.iter().map(|id| (*id, *tenant)));
     let (known, passed) = look_up(writer, &named.collect()).await?;
     let states: HashMap<TaskId, State> = known.into_iter().map(|(id, known)| (id, known.state)).collect();
@@ -93,6 +144,15 @@ async fn revive(writer: &mut Writer, ids: &[Uuid]) -> Result<Vec<(i64, i64)>, Fa
     // A claim may have skipped parents that were locked here.
     waiting.extend(passed);
     Ok(waiting)
+}
+
+/// Removes what is left of the edges to these tasks: they finished while other parents had not.
+/// Such an edge would be counted for a parent that they do not wait for any more.
+async fn remove_edges(writer: &Writer, children: &[(RevivedChild, &str)]) -> Result<(), Fault> {
+    let edges = children.iter().flat_map(|(child, _)| child.dependencies.ids.iter().map(|parent| (*parent, child.id)));
+    let (parents, children): (Vec<Uuid>, Vec<Uuid>) =
+        edges.map(|(parent, child)| (parent.uuid(), child.uuid())).unzip();
+    writer.session.execute(Sql::EdgeRemove, &[&parents, &children]).await.map(drop)
 }
 
 /// Writes the tasks, their edges and their notes. Returns where those wait that can be claimed.

@@ -134,7 +134,8 @@ async fn holders(writer: &Writer, turns: &KeyTurns) -> Result<TurnHolders, Fault
 /// Takes the turn from the losers and gives it to the winners. Returns where the winners wait.
 ///
 /// A loser that changed since it was read keeps its turn: it may have been claimed when the first
-/// waiting task was read, and so passed over. Its next note decides again.
+/// waiting task was read, and so passed over. Its next note decides again. A winner whose key was
+/// edited since gets nothing: the edit has left a note for both keys.
 async fn hand_over(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders) -> Result<Vec<(i64, i64)>, Fault> {
     let pending = state_column(State::Pending);
     let mut losers: Vec<Uuid> = turns.values().filter_map(TurnDecision::loser).collect();
@@ -148,11 +149,12 @@ async fn hand_over(writer: &Writer, turns: &mut KeyTurns, holders: &TurnHolders)
             turn.keep();
         }
     }
-    let mut winners: Vec<Uuid> = turns.values().filter_map(TurnDecision::winner).collect();
+    let mut winners: Vec<(Uuid, Uuid)> = turns.iter().filter_map(|(key, turn)| Some((turn.winner()?, *key))).collect();
     let mut given = Vec::new();
     if !winners.is_empty() {
         winners.sort_unstable();
-        given = writer.session.query(Sql::TurnGive, &[&winners, &writer.now().as_millis(), &pending]).await?;
+        let (winners, keys): (Vec<Uuid>, Vec<Uuid>) = winners.into_iter().unzip();
+        given = writer.session.query(Sql::TurnGive, &[&winners, &keys, &writer.now().as_millis(), &pending]).await?;
     }
     let got: HashSet<Uuid> = given.iter().map(|row| row.get(0)).collect();
     for turn in turns.values_mut() {

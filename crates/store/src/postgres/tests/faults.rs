@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::State;
-use punctual_core::store::{Claim, Claimant, Start, Store, StoreError};
+use punctual_core::store::{Claim, Claimant, DispatchTo, Start, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{TENANT, task};
@@ -152,7 +152,8 @@ async fn tasks_of_an_unanswered_commit_are_given_back() {
     let proxy = FaultProxy::before_postgres(fixture.server.address());
     let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
     let task = fixture.insert(task()).await;
-    let dispatch = || Claimant::Dispatch { visibility_millis: 300_000, terms: Vec::new(), from: None };
+    let dispatch =
+        || Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis: 300_000 }, terms: Vec::new(), from: None };
     let worker = Claimant::Worker { name: "w".into(), lease_millis: 300_000, due_by: None };
     for (claimant, state) in [(dispatch(), State::Queued), (worker, State::Running)] {
         proxy.cut_next_commit(CutCommit::After);

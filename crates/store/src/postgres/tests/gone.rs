@@ -121,9 +121,20 @@ async fn a_node_that_returns_is_not_gone() {
     assert!(!other.renew(&lease, TTL).await.unwrap(), "its term is over");
     allow_connections(&fixture, true).await;
     until(&fixture.store, "it has its lock again", |session| matches!(session, NodeSession::Open(_))).await;
-    record(&other, OTHER).await;
-    assert_eq!(seen(&fixture.store).await.gone_at, None);
+    assert_eq!(seen(&fixture.store).await.gone_at, None, "without a report of its presence");
     assert!(!fixture.store.declare_gone(OTHER).await.unwrap());
+}
+
+/// Its session has not returned. The webhooks of its new partitions must not be taken for lost.
+#[tokio::test]
+async fn a_node_that_takes_partitions_again_is_not_gone() {
+    let fixture = Fixture::open().await;
+    let other = other_node(&fixture).await;
+    Store::close(&other).await.unwrap();
+    until(&fixture.store, "its session has ended", |session| session == NodeSession::Ended).await;
+    assert!(fixture.store.declare_gone(OTHER).await.unwrap());
+    assert_eq!(fixture.store.take_share(OTHER, 4, TTL).await.unwrap().owned.len(), 4);
+    assert_eq!(seen(&fixture.store).await.gone_at, None);
 }
 
 #[tokio::test]

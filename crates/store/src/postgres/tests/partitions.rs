@@ -11,7 +11,7 @@ use punctual_core::ids::NodeId;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Partition;
 use punctual_core::state::State;
-use punctual_core::store::{Claim, Claimant, Claimed, Store};
+use punctual_core::store::{Claim, Claimant, Claimed, DispatchTo, Store};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, task};
 use tokio::sync::{Barrier, watch};
@@ -34,7 +34,7 @@ async fn take_round(store: &PostgresStore, count: u16) -> Vec<(Partition, u64)> 
 }
 
 async fn dispatch(store: &PostgresStore, lane: LaneId, limit: usize, terms: Vec<(Partition, u64)>) -> Claimed {
-    let claimant = Claimant::Dispatch { visibility_millis: 60_000, terms, from: None };
+    let claimant = Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis: 60_000 }, terms, from: None };
     let claim = Claim { lanes: vec![(lane, limit)], limit, claimant };
     store.claim(vec![claim]).await.unwrap().pop().unwrap()
 }

@@ -106,6 +106,18 @@ async fn rows_are_gathered_by_lane() {
     assert!(steps[..held].iter().any(|step| step.contains("One-Time Filter: ($4 AND")), "{steps:#?}");
 }
 
+/// Tasks that wait for their turn are found among the blocked ones by their state.
+#[tokio::test]
+async fn what_will_run_is_listed_without_blocked_tasks() {
+    let fixture = Fixture::open().await;
+    let client = planner(&fixture).await;
+    let steps = steps(&client, Sql::UpcomingTasks).await;
+    let at = steps.iter().position(|step| step.contains("tasks_unclaimable")).unwrap_or_else(|| panic!("{steps:#?}"));
+    let condition = &steps[at + 1];
+    assert!(["Index Cond: ", "state = 1", "due_at"].into_iter().all(|part| condition.contains(part)), "{steps:#?}");
+    assert!(!steps[..at].iter().any(|step| step.contains("Bitmap")), "{steps:#?}");
+}
+
 /// A table that was drained under an old open transaction is full of dead rows, but PostgreSQL
 /// believes that it is empty. Reading a whole index takes seconds then.
 #[tokio::test]

@@ -15,7 +15,7 @@ use punctual_core::task::{NewTask, OnDependencyFailure, Task};
 use punctual_core::trail::Actor;
 use punctual_core::upkeep::Upkeep;
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::fixtures::{Dice, START, TaskBuilder, at, retry_policy, task};
+use punctual_testkit::fixtures::{Dice, START, TENANT, TaskBuilder, at, retry_policy, task};
 use punctual_testkit::store::{complete, fail, fail_for_good};
 use tokio::task::JoinSet;
 
@@ -25,6 +25,7 @@ use super::super::row::state_column;
 use super::super::statements::Sql;
 use super::{Fixture, insert, lease, open};
 use crate::columns::number_column;
+use crate::ordering::ordering;
 
 const NODES: usize = 3;
 const ROUNDS: usize = 30;
@@ -103,6 +104,79 @@ async fn a_task_that_changed_since_it_was_read_keeps_its_turn() {
     assert!(matches!(fixture.store.apply(vec![(task.id, change)]).await.unwrap()[0], Applied::Done(_)));
     assert_eq!(take(task.position.version).await, 0, "it was given back since");
     assert_eq!(take(version).await, 1, "it has not changed");
+}
+
+/// An edit of the key may be committed after the resolver has chosen the task for its old key. With
+/// that turn it would run beside the task that has the turn of its new key.
+#[tokio::test]
+async fn a_task_whose_key_was_edited_gets_no_turn_of_its_old_key() {
+    let fixture = Fixture::open().await;
+    let task = insert(&fixture.store, in_queue(0).ordering_key("new")).await;
+    let keys = ["old", "new"].map(|key| ordering(TENANT, key));
+    for (key, given) in keys.into_iter().zip([0, 1]) {
+        let (ids, keys, pending) = (vec![task.id.uuid()], vec![key], state_column(State::Pending));
+        let give =
+            async |session: &Session| session.query(Sql::TurnGive, &[&ids, &keys, &START.as_millis(), &pending]).await;
+        assert_eq!(fixture.store.reads().call(give).await.unwrap().len(), given);
+    }
+}
+
+/// Three tasks that were cancelled because of a dead letter, each with another parent, and the dead
+/// letter, re-driven with them.
+async fn cancelled_children(fixture: &Fixture) -> (Task, Vec<Task>) {
+    let (root, other) = (insert(&fixture.store, in_queue(0)).await, insert(&fixture.store, in_queue(1)).await);
+    let mut children = Vec::new();
+    for _ in 0..3 {
+        children.push(insert(&fixture.store, in_queue(2).depends_on(&[root.id, other.id])).await);
+    }
+    let running = lease(&fixture.store, &root, 1).await.remove(0);
+    apply(fixture, &running, fail_for_good(&running)).await;
+    while fixture.store.resolve().await.unwrap().more {}
+    let dead = fixture.store.get(TENANT, vec![root.id]).await.unwrap().remove(0).unwrap();
+    apply(fixture, &dead, Event::RedriveWithDependents(None)).await;
+    (root, children)
+}
+
+async fn apply(fixture: &Fixture, task: &Task, event: Event<'_>) {
+    let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
+    let change = transition(&task.position, event, &by).unwrap();
+    let applied = fixture.store.apply(vec![(task.id, change)]).await.unwrap();
+    assert!(matches!(applied[0], Applied::Done(_)), "{applied:?}");
+}
+
+/// A row that the database refuses.
+#[tokio::test]
+async fn a_task_that_cannot_be_revived_stops_nothing_else() {
+    let fixture = Fixture::open().await;
+    let (_, children) = cancelled_children(&fixture).await;
+    let ordered = insert(&fixture.store, in_queue(0).ordering_key("key")).await;
+    let refuse = format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END';
+         CREATE TRIGGER refuse BEFORE INSERT ON tasks FOR EACH ROW WHEN (NEW.id = '{}') EXECUTE FUNCTION refuse()",
+        children[1].id.uuid()
+    );
+    fixture.store.reads().call(async |session: &Session| session.run(&refuse).await).await.unwrap();
+    while fixture.store.resolve().await.unwrap().more {}
+    let mut states = Vec::new();
+    for child in &children {
+        states.push(fixture.store.get(TENANT, vec![child.id]).await.unwrap().remove(0).unwrap().state());
+    }
+    assert_eq!(states, [State::Blocked, State::Cancelled, State::Blocked]);
+    assert!(lease(&fixture.store, &ordered, 10).await.iter().any(|task| task.id == ordered.id), "it has its turn");
+    assert_eq!(fixture.number("SELECT count(*) FROM revived_parents").await, 0);
+}
+
+/// A step locks all parents of the tasks that it revives.
+#[tokio::test]
+async fn a_step_revives_as_many_as_their_parents_allow() {
+    let fixture = Fixture::open().await;
+    let (root, _) = cancelled_children(&fixture).await;
+    for (bound, taken) in [(4_i64, 2), (0, 1), (0, 0)] {
+        let (parents, most) = (vec![root.id.uuid()], 10_i64);
+        let take = async |session: &Session| session.query(Sql::FailedChildTake, &[&parents, &most, &bound]).await;
+        let rows = fixture.store.reads().call(take).await.unwrap();
+        assert_eq!(rows.iter().filter(|row| row.get(1)).count(), taken, "{bound}");
+    }
 }
 
 fn in_queue(queue: usize) -> TaskBuilder {

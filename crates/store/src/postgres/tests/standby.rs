@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::bulk::BulkOperations;
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
 use punctual_core::registry::{NodePresence, NodeSession, Registry};
@@ -119,6 +120,9 @@ async fn only_lists_and_counts_are_read_from_the_standby() {
     let second = insert(store, task().queue("other")).await;
     assert_eq!(ids(&replicated.listed().await), [first.id], "the standby has not seen it");
     assert_eq!(replicated.counted().await, 1);
+    let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
+    let current = store.list_current(filter, None, 100).await.unwrap().tasks;
+    assert_eq!(ids(&current), [second.id, first.id], "a bulk operation sees both");
     assert_eq!(store.get(TENANT, vec![second.id]).await.unwrap()[0].as_ref().unwrap().id, second.id);
     let heads = store.heads(None, START.plus_millis(1), 10).await.unwrap();
     assert_eq!(heads.len(), 2, "scheduling sees both");

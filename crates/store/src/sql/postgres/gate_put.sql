@@ -1,5 +1,5 @@
-INSERT INTO gates (tenant, queue, max_concurrency, per_second, burst, max_depth, is_paused, paused_until)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO gates (tenant, queue, max_concurrency, per_second, burst, max_depth, is_paused, paused_until, max_per_key)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (tenant, queue) DO UPDATE SET
     max_concurrency = excluded.max_concurrency,
     per_second = excluded.per_second,
@@ -9,4 +9,5 @@ ON CONFLICT (tenant, queue) DO UPDATE SET
     END,
     max_depth = excluded.max_depth,
     is_paused = excluded.is_paused,
-    paused_until = excluded.paused_until
+    paused_until = excluded.paused_until,
+    max_per_key = excluded.max_per_key

@@ -27,4 +27,4 @@ FROM unnest(
 WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state
     AND (w.judged_until IS NULL OR (t.lease_expires_at = w.judged_until AND t.node IS NOT DISTINCT FROM w.judged_node))
     AND (w.tenant IS NULL OR EXISTS (SELECT 1 FROM lanes AS l WHERE l.id = t.lane AND l.tenant = w.tenant))
-RETURNING t.id, t.lane, t.due_at, t.expires_at, t.ordering, NULL::boolean
+RETURNING t.id, t.lane, t.due_at, t.expires_at, t.ordering, NULL::boolean, t.concurrency

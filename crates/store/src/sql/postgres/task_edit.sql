@@ -15,23 +15,32 @@ UPDATE tasks AS t SET
     metadata = CASE WHEN w.sets_metadata THEN w.metadata ELSE t.metadata END,
     callback_url = CASE WHEN w.sets_callback THEN w.callback_url ELSE t.callback_url END,
     callback_headers = CASE WHEN w.sets_callback THEN w.callback_headers ELSE t.callback_headers END,
+    callback_body = CASE WHEN w.sets_callback THEN w.callback_body ELSE t.callback_body END,
     timeout_millis = coalesce(w.timeout_millis, t.timeout_millis),
-    -- A task with a key waits for its turn.
-    has_turn = CASE WHEN w.sets_ordering THEN w.ordering IS NULL ELSE t.has_turn END,
+    -- A task with a key waits for its turn. It had its turn if it was parked.
+    has_turn = CASE
+        WHEN w.sets_ordering THEN w.ordering IS NULL
+        WHEN w.concurrency IS NOT NULL THEN t.has_turn OR t.parked IS NOT NULL
+        ELSE t.has_turn
+    END,
+    parked = CASE WHEN NOT w.sets_ordering AND w.concurrency IS NULL THEN t.parked END,
+    concurrency = coalesce(w.concurrency, t.concurrency),
     ordering = CASE WHEN w.sets_ordering THEN w.ordering ELSE t.ordering END,
     ordering_key = CASE WHEN w.sets_ordering THEN w.ordering_key ELSE t.ordering_key END
 FROM unnest(
     $1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::bigint[], $6::bigint[], $7::smallint[],
     $8::bigint[], $9::integer[], $10::integer[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
     $15::boolean[], $16::bigint[], $17::text[], $18::boolean[], $19::text[], $20::boolean[], $21::text[], $22::bytea[],
-    $23::boolean[], $24::text[], $25::text[], $26::bigint[], $27::boolean[], $28::uuid[], $29::text[]
+    $23::boolean[], $24::text[], $25::text[], $26::bigint[], $27::boolean[], $28::uuid[], $29::text[],
+    $30::uuid[], $31::text[]
 ) AS w (
     id, expected_version, from_state, tenant, judged_until, judged_node, state,
     version, attempts, crashes, trail, due_at, lane, execute_at,
     sets_expiry, expires_at, payload, sets_policy, retry_policy, sets_metadata, metadata, kept_trail,
-    sets_callback, callback_url, callback_headers, timeout_millis, sets_ordering, ordering, ordering_key
+    sets_callback, callback_url, callback_headers, timeout_millis, sets_ordering, ordering, ordering_key,
+    concurrency, callback_body
 )
 WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state
     AND (w.judged_until IS NULL OR (t.lease_expires_at = w.judged_until AND t.node IS NOT DISTINCT FROM w.judged_node))
     AND (w.tenant IS NULL OR EXISTS (SELECT 1 FROM lanes AS l WHERE l.id = t.lane AND l.tenant = w.tenant))
-RETURNING t.id, t.lane, t.due_at, t.expires_at, t.ordering, NULL::boolean
+RETURNING t.id, t.lane, t.due_at, t.expires_at, t.ordering, NULL::boolean, t.concurrency

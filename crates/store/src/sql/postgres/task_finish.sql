@@ -19,7 +19,8 @@ WITH gone AS (
         ($11::smallint[])[w.class] AS state,
         t.worker, t.schedule_id, t.idempotency_key, t.callback_url, t.callback_headers, t.retry_policy,
         t.metadata, t.trail || w.trail AS trail, t.payload, t.progress, t.checkpoint, w.result,
-        t.awaited, t.ordering, t.ordering_key, t.depends_on, t.on_dependency_failure
+        t.awaited, t.ordering, t.ordering_key, t.depends_on, t.on_dependency_failure, t.concurrency, t.concurrency_key,
+        t.callback_body
 )
 INSERT INTO history (
     id, seq, lane, version, execute_at, due_at,
@@ -28,7 +29,8 @@ INSERT INTO history (
     state,
     worker, schedule_id, idempotency_key, callback_url, callback_headers, retry_policy,
     metadata, trail, payload, progress, checkpoint, result,
-    awaited, ordering, ordering_key, depends_on, on_dependency_failure
+    awaited, ordering, ordering_key, depends_on, on_dependency_failure, concurrency, concurrency_key,
+    callback_body
 )
 SELECT * FROM gone
-RETURNING id, lane, ordering, awaited, due_at
+RETURNING id, lane, ordering, awaited, due_at, concurrency

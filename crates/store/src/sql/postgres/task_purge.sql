@@ -12,4 +12,4 @@ FROM unnest(
 ) AS w (id, expected_version, from_state, tenant, state, version, attempts, crashes, trail)
 WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state AND t.state = 7 /* DEAD_LETTERED */
     AND (w.tenant IS NULL OR EXISTS (SELECT 1 FROM lanes AS l WHERE l.id = t.lane AND l.tenant = w.tenant))
-RETURNING t.id, t.lane, t.due_at, NULL::bigint, t.ordering, true
+RETURNING t.id, t.lane, t.due_at, NULL::bigint, t.ordering, true, NULL::uuid

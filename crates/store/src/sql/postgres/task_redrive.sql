@@ -24,7 +24,8 @@ WITH back AS (
         CASE WHEN w.sets_policy THEN w.retry_policy ELSE t.retry_policy END AS retry_policy,
         CASE WHEN w.sets_metadata THEN w.metadata ELSE t.metadata END AS metadata,
         t.trail || w.trail AS trail, coalesce(w.payload, t.payload) AS payload, t.progress, t.checkpoint,
-        true AS awaited, t.ordering, t.ordering_key, t.ordering IS NULL AS has_turn, t.depends_on, t.on_dependency_failure
+        true AS awaited, t.ordering, t.ordering_key, t.ordering IS NULL AS has_turn, t.depends_on, t.on_dependency_failure,
+        t.concurrency, t.concurrency_key, t.callback_body
 )
 INSERT INTO tasks (
     id, seq, lane, version,
@@ -37,7 +38,8 @@ INSERT INTO tasks (
     retry_policy,
     metadata,
     trail, payload, progress, checkpoint,
-    awaited, ordering, ordering_key, has_turn, depends_on, on_dependency_failure
+    awaited, ordering, ordering_key, has_turn, depends_on, on_dependency_failure,
+    concurrency, concurrency_key, callback_body
 )
 SELECT * FROM back
-RETURNING id, lane, due_at, expires_at, ordering, awaited
+RETURNING id, lane, due_at, expires_at, ordering, awaited, concurrency

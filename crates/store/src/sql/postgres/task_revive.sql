@@ -11,14 +11,16 @@ WITH back AS (
         t.created_at, t.timeout_millis, t.started_at, t.attempts, t.crashes, w.state, false AS cancel_requested,
         t.worker, t.schedule_id, t.idempotency_key, t.callback_url, t.callback_headers, t.retry_policy, t.metadata,
         t.trail || w.trail AS trail, t.payload, t.progress, t.checkpoint, true AS awaited, t.ordering, t.ordering_key,
-        t.ordering IS NULL AS has_turn, t.depends_on, t.on_dependency_failure, nullif(w.blockers, 0) AS blockers
+        t.ordering IS NULL AS has_turn, t.depends_on, t.on_dependency_failure, nullif(w.blockers, 0) AS blockers,
+        t.concurrency, t.concurrency_key, t.callback_body
 )
 INSERT INTO tasks (
     id, seq, lane, version, execute_at, due_at, expires_at,
     created_at, timeout_millis, started_at, attempts, crashes, state, cancel_requested,
     worker, schedule_id, idempotency_key, callback_url, callback_headers, retry_policy, metadata,
     trail, payload, progress, checkpoint, awaited, ordering, ordering_key,
-    has_turn, depends_on, on_dependency_failure, blockers
+    has_turn, depends_on, on_dependency_failure, blockers,
+    concurrency, concurrency_key, callback_body
 )
 SELECT * FROM back
-RETURNING id, lane, due_at, expires_at, ordering, awaited
+RETURNING id, lane, due_at, expires_at, ordering, awaited, concurrency

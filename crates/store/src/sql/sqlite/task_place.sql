@@ -1,1 +1,1 @@
-SELECT id, lane, state, ordering, awaited, due_at FROM tasks WHERE seq = ?1
+SELECT id, lane, state, ordering, awaited, due_at, concurrency FROM tasks WHERE seq = ?1

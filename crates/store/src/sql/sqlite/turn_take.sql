@@ -1,1 +1,1 @@
-UPDATE tasks SET has_turn = 0 WHERE seq = ?1
+UPDATE tasks SET has_turn = 0, parked = NULL WHERE seq = ?1

@@ -125,7 +125,7 @@ fn release(
         ChildStep::Unblock(change) => {
             apply::change_task(session, seq, &change)?;
             let due_at = change.due_at.unwrap_or(by.now);
-            let row = NotedRow { seq, ordering, awaited: false };
+            let row = NotedRow { seq, ordering, concurrency: None, awaited: false };
             outbox::record(session, &Effects::in_place(&change, LaneInstant { lane, due_at }), &row)?;
             resolved.waiting.push((lane_of(session, lane)?, due_at));
         }

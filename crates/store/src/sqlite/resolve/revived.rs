@@ -18,21 +18,25 @@ use super::super::{apply, dependents};
 use crate::columns::count_column;
 use crate::revived_child::RevivedChild;
 
-/// Tasks and notes that one step works off. A task may have thousands of parents.
+/// Tasks and notes that one step works off …
 const TASKS: usize = 200;
+/// … until it has looked at this many of their parents. One task may have more.
+const PARENTS: usize = 10_000;
 
 /// Works off some notes.
 pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     let mut resolved = Resolved::default();
-    let mut room = TASKS;
+    let (mut room, mut parents_left) = (TASKS, PARENTS);
     for (note, parent) in notes(session)? {
-        let children = children(session, parent, room)?;
-        room -= children.len();
-        for child in children {
+        for child in children(session, parent, room)? {
+            if parents_left == 0 {
+                break;
+            }
+            room -= 1;
             session.statements.get(Sql::FailedChildRemove)?.execute([parent, child])?;
-            revive(session, child, &mut resolved)?;
+            parents_left = parents_left.saturating_sub(revive(session, child, &mut resolved)?);
         }
-        if room == 0 {
+        if room == 0 || parents_left == 0 {
             // This parent may have more children: its note stays.
             break;
         }
@@ -55,18 +59,24 @@ fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Revives a task, unless it was replaced or removed, or a parent of it was removed.
-fn revive(session: &mut Session<'_>, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
-    let Some(child) = revivable(session, seq)? else { return Ok(()) };
+/// Revives a task, unless it was replaced or removed, or a parent of it was removed. Returns how
+/// many parents it has.
+///
+/// It may have finished while other parents had not: what is left of its edges goes, or they would
+/// be counted for parents that it does not wait for any more.
+fn revive(session: &mut Session<'_>, seq: i64, resolved: &mut Resolved) -> Result<usize, Fault> {
+    let Some(child) = revivable(session, seq)? else { return Ok(0) };
+    let looked_at = child.dependencies.ids.len();
     let mut parents: HashMap<TaskId, State> = HashMap::with_capacity(child.dependencies.ids.len());
     for id in &child.dependencies.ids {
-        if let Some((_, known)) = dependents::look_up(session, *id)? {
+        if let Some((parent, known)) = dependents::look_up(session, *id)? {
+            session.statements.get(Sql::EdgeRemove)?.execute([parent, seq])?;
             parents.insert(*id, known.state);
         }
     }
     let by = session.by(session.now(), Actor::Resolver);
-    let Some((change, waits)) = child.decide(&parents, &by) else { return Ok(()) };
-    let Some(applied) = apply::revive(session, child.id, &change)? else { return Ok(()) };
+    let Some((change, waits)) = child.decide(&parents, &by) else { return Ok(looked_at) };
+    let Some(applied) = apply::revive(session, child.id, &change)? else { return Ok(looked_at) };
     session.statements.get(Sql::ChildCount)?.execute([seq, count_column(waits.edges.len())])?;
     dependents::add_edges(session, child.id, &waits)?;
     outbox::revived(session, seq)?;
@@ -74,7 +84,7 @@ fn revive(session: &mut Session<'_>, seq: i64, resolved: &mut Resolved) -> Resul
         resolved.waiting.push((lane, due_at));
     }
     resolved.tasks += 1;
-    Ok(())
+    Ok(looked_at)
 }
 
 fn revivable(session: &mut Session<'_>, seq: i64) -> Result<Option<RevivedChild>, Fault> {

@@ -19,7 +19,7 @@ async fn crowd() -> Fixture {
     for _ in 0..5 {
         let first = fixture.insert(task()).await;
         let running = fixture.lease(&first, 1).await.pop().unwrap();
-        let event = Event::Complete { result: None, http_status: None };
+        let event = Event::Complete { result: None, http_status: None, dropped: None };
         let done = transition(&running.position, event, &by).unwrap();
         fixture.store.apply(vec![(running.id, done)]).await.unwrap();
         fixture.insert(task().kind("later").due(at(50_000))).await;

@@ -10,7 +10,7 @@ use punctual_core::clock::ManualClock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::registry::{NodePresence, NodeSession, Registry};
-use punctual_core::store::{Claim, Claimant, Store};
+use punctual_core::store::{Claim, Claimant, DispatchTo, Store};
 use punctual_testkit::fixtures::{START, at, task};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -184,7 +184,8 @@ async fn the_log_is_bounded() {
 async fn nodes_that_held_tasks_before_the_open_are_dead() {
     let fixture = Fixture::open();
     let stored = fixture.insert(task().push("http://a.test:80")).await;
-    let claimant = Claimant::Dispatch { visibility_millis: 1_000, terms: Vec::new(), from: None };
+    let claimant =
+        Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis: 1_000 }, terms: Vec::new(), from: None };
     let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, claimant };
     assert_eq!(fixture.store.claim(vec![claim]).await.unwrap()[0].tasks.len(), 1);
     fixture.store.close().await.unwrap();

@@ -31,7 +31,7 @@ async fn claim(fixture: &Fixture, lanes: &[(&Task, usize)], limit: usize) -> Cla
 
 fn completed(task: &Task) -> (TaskId, Change) {
     let by = By { now: START, node: NodeId::new(7), actor: Actor::Worker("w".into()) };
-    let event = Event::Complete { result: None, http_status: None };
+    let event = Event::Complete { result: None, http_status: None, dropped: None };
     (task.id, transition(&task.position, event, &by).unwrap())
 }
 

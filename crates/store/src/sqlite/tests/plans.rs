@@ -1,11 +1,13 @@
 //! How SQLite runs the statements: with the intended index and without sorting.
 
 use punctual_core::queues::{QueueChange, Queues, Settings};
-use punctual_testkit::fixtures::{TENANT, task};
+use punctual_core::store::Store;
+use punctual_testkit::fixtures::{START, TENANT, at, task};
 use rusqlite::StatementStatus;
 
 use super::super::session::Session;
 use super::super::statements::Sql;
+use super::super::upcoming;
 use super::Fixture;
 
 #[tokio::test]
@@ -81,6 +83,27 @@ async fn a_limit_costs_the_same_for_any_number_of_lanes() {
     assert_eq!(steps_in_a_limited_queue(300).await, steps_in_a_limited_queue(2).await);
 }
 
+/// How many instructions SQLite runs to list what will run, beside so many blocked tasks.
+async fn steps_beside_blocked_tasks(blocked: usize) -> i32 {
+    let fixture = Fixture::open();
+    let parent = fixture.insert(task().queue("parents").due(at(1_000))).await;
+    for _ in 0..3 {
+        fixture.insert(task().ordering_key("k").due(at(1_000))).await;
+    }
+    fixture.store.insert(task().depends_on(&[parent.id]).due(at(1_000)).times(blocked)).await.unwrap();
+    let list = |session: &mut Session<'_>| {
+        let found = upcoming::tasks(session, TENANT, (START, 0), at(2_000), 10)?;
+        assert_eq!(found.len(), 4);
+        Ok(session.statements.get(Sql::UpcomingWithoutTurn)?.get_status(StatementStatus::VmStep))
+    };
+    fixture.write(list).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_will_run_is_listed_without_blocked_tasks() {
+    assert_eq!(steps_beside_blocked_tasks(300).await, steps_beside_blocked_tasks(2).await);
+}
+
 /// Statements over small tables, and listings, which are meant to scan and stop by themselves.
 const MAY_SCAN: &[Sql] = &[
     Sql::BreakerCountsPrune,
@@ -95,6 +118,7 @@ const MAY_SCAN: &[Sql] = &[
     // The oldest notes for the resolver: a bounded number.
     Sql::OrderNotes,
     Sql::ParentNotes,
+    Sql::PlaceNotes,
     Sql::RevivedNotes,
     Sql::PartitionFree,
     Sql::PartitionFreeAll,
@@ -104,6 +128,8 @@ const MAY_SCAN: &[Sql] = &[
     Sql::PartitionMake,
     Sql::PartitionMemberDrop,
     Sql::PartitionMemberList,
+    // It scans the keys that it has found.
+    Sql::PlaceKeys,
     Sql::ProbeRead,
     Sql::QuarantineCount,
     // The removed queues of a tenant.

@@ -16,7 +16,7 @@ use super::Fixture;
 impl Fixture {
     async fn done(&self, tasks: Vec<Task>) {
         let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
-        let event = || Event::Complete { result: None, http_status: None };
+        let event = || Event::Complete { result: None, http_status: None, dropped: None };
         let change = |task: Task| (task.id, transition(&task.position, event(), &by).unwrap());
         self.store.apply(tasks.into_iter().map(change).collect()).await.unwrap();
     }

@@ -207,7 +207,7 @@ async fn a_row_that_is_also_in_the_history_stops_no_other_change() {
         .await;
     let by = By { now: START, node: NodeId::new(1), actor: Actor::Worker("w".into()) };
     let complete = |task: &Task| {
-        let event = Event::Complete { result: None, http_status: None };
+        let event = Event::Complete { result: None, http_status: None, dropped: None };
         (task.id, transition(&task.position, event, &by).unwrap())
     };
     let applied = fixture.store.apply(held.iter().map(complete).collect()).await.unwrap();

@@ -1,5 +1,6 @@
 //! Named arguments of the specimen: tests write them as literals, with instants in milliseconds.
 
+use punctual_client::RunEnded;
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 
@@ -25,10 +26,10 @@ pub struct LeaseAt<'a> {
 pub struct StepAt<'a>(pub i64, pub State, pub &'a str, pub &'a str);
 
 /// A run that has ended.
-pub struct RunAt<'a> {
+pub struct RunAt {
     pub attempt: u32,
     pub started: i64,
-    pub outcome: &'a str,
+    pub outcome: RunEnded,
 }
 
 /// When a task that completes at its first attempt was submitted and started.

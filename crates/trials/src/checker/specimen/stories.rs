@@ -1,5 +1,6 @@
 //! The tasks of the specimen, each with its calls, leases, trail and runs.
 
+use punctual_client::RunEnded;
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::state::State::{Blocked, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
 use serde_json::json;
@@ -40,8 +41,8 @@ impl Specimen {
             task,
             &trail,
             &[
-                RunAt { attempt: 1, started: 10, outcome: "lost" },
-                RunAt { attempt: 2, started: 1_700, outcome: "completed" },
+                RunAt { attempt: 1, started: 10, outcome: RunEnded::Lost },
+                RunAt { attempt: 2, started: 1_700, outcome: RunEnded::Completed },
             ],
         );
     }
@@ -61,7 +62,7 @@ impl Specimen {
             StepAt(901, Running, "worker:n", "started"),
             StepAt(905, Completed, "worker:n", "completed"),
         ];
-        self.dump("moved", task, &trail, &[RunAt { attempt: 1, started: 901, outcome: "completed" }]);
+        self.dump("moved", task, &trail, &[RunAt { attempt: 1, started: 901, outcome: RunEnded::Completed }]);
     }
 
     /// A task that is cancelled before it is due.
@@ -113,8 +114,8 @@ impl Specimen {
             task,
             &trail,
             &[
-                RunAt { attempt: 1, started: 10, outcome: "failed" },
-                RunAt { attempt: 1, started: 115, outcome: "completed" },
+                RunAt { attempt: 1, started: 10, outcome: RunEnded::Failed },
+                RunAt { attempt: 1, started: 115, outcome: RunEnded::Completed },
             ],
         );
     }
@@ -157,7 +158,7 @@ impl Specimen {
             StepAt(4_700, Running, "worker:w", "started"),
             StepAt(4_800, Completed, "worker:w", "completed"),
         ];
-        self.dump("child", child, &trail, &[RunAt { attempt: 1, started: 4_700, outcome: "completed" }]);
+        self.dump("child", child, &trail, &[RunAt { attempt: 1, started: 4_700, outcome: RunEnded::Completed }]);
     }
 
     /// Two instants of a schedule.
@@ -171,7 +172,12 @@ impl Specimen {
                 StepAt(instant + 8, Running, "worker:n", "started"),
                 StepAt(instant + 9, Completed, "worker:n", "completed"),
             ];
-            self.dump("fired", task, &trail, &[RunAt { attempt: 1, started: instant + 8, outcome: "completed" }]);
+            self.dump(
+                "fired",
+                task,
+                &trail,
+                &[RunAt { attempt: 1, started: instant + 8, outcome: RunEnded::Completed }],
+            );
             let dumped = self.dumped(task);
             (dumped.key, dumped.scheduled) = (None, Some((schedule, at(instant))));
             (dumped.pushed, dumped.result) = (true, None);
@@ -201,6 +207,6 @@ impl Specimen {
             StepAt(started, Running, "worker:w", "started"),
             StepAt(started + 100, Completed, "worker:w", "completed"),
         ];
-        self.dump(name, task, &trail, &[RunAt { attempt: 1, started, outcome: "completed" }]);
+        self.dump(name, task, &trail, &[RunAt { attempt: 1, started, outcome: RunEnded::Completed }]);
     }
 }

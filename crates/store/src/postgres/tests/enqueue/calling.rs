@@ -63,6 +63,8 @@ const BROKEN: &[&str] = &[
     "type => 't', callback_url => 'http://h/', callback_headers => jsonb_build_object('X', repeat('v', 8192))",
     "type => 't', callback_url => 'http://h/', callback_headers =>
         (SELECT jsonb_object_agg('X' || n, '1') FROM generate_series(1, 33) AS n)",
+    "type => 't', callback_body => 'envelope'",
+    "type => 't', callback_url => 'http://h/', callback_body => 'whole'",
     "type => 't', metadata => '\"a\"'",
     "type => 't', metadata => '{\"a\": 1}'",
     "type => 't', metadata => '{\"\": \"1\"}'",
@@ -75,6 +77,9 @@ const BROKEN: &[&str] = &[
     "type => 't', ordering_key => repeat('k', 256)",
     "type => 't', ordering_key => E'a\\tb'",
     "type => 't', ordering_key => 'a\u{85}b'",
+    "type => 't', concurrency_key => ''",
+    "type => 't', concurrency_key => repeat('k', 256)",
+    "type => 't', concurrency_key => E'a\\tb'",
     "type => 't', on_dependency_failure => 'stop'",
     "type => 't', depends_on => ARRAY[NULL]",
     "type => 't', depends_on => '{task_1}'",

@@ -89,6 +89,31 @@ async fn a_running_task_is_asked_to_stop() {
     .await;
 }
 
+/// Otherwise somebody puts it back, and what was cancelled runs.
+#[tokio::test]
+async fn a_cancelled_submission_is_not_set_aside() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    let refused = async |count: i64| {
+        eventually("as many are set aside", SOON, async || {
+            let found = fixture.number("SELECT count(*) FROM inbox_refused").await;
+            let waiting = fixture.number("SELECT count(*) FROM inbox_cancels").await;
+            if (found, waiting) == (count, 0) { Ok(()) } else { Err(format!("{found}, {waiting} cancellations")) }
+        })
+        .await;
+    };
+    let before = enqueue(&client, "'bad', tenant => 'acme'").await;
+    assert!(cancel(&client, &format!("'{before}', 'acme'")).await);
+    enqueue(&client, "'bad', tenant => 'acme'").await;
+    let after = enqueue(&client, "'bad', tenant => 'acme'").await;
+    let _taking = Taking::start(&fixture.store);
+    refused(2).await;
+    assert!(!cancel(&client, &format!("'{after}', 'other'")).await, "it is another tenant's");
+    assert!(cancel(&client, &format!("'{after}', 'acme'")).await);
+    refused(1).await;
+    assert!(!cancel(&client, &format!("'{after}', 'acme'")).await, "there is nothing any more");
+}
+
 #[tokio::test]
 async fn nothing_to_cancel_is_false() {
     let fixture = Fixture::open().await;

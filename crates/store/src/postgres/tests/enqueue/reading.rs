@@ -1,7 +1,7 @@
 //! What a call finds that names a row of the inbox.
 
 use punctual_core::state::State;
-use punctual_core::store::StoreError;
+use punctual_core::store::{Inserted, StoreError};
 
 use super::*;
 
@@ -67,6 +67,10 @@ async fn a_task_can_depend_on_a_row() {
         let parents = [enqueue(&client, LATER).await, enqueue(&client, LATER).await];
         let child = fixture.insert(task().depends_on(&parents)).await;
         assert_eq!(child.state(), State::Blocked);
+        let parents = [enqueue(&client, LATER).await];
+        let children = vec![task().depends_on(&parents).build()];
+        let stored = fixture.store.insert_all(children).await.unwrap();
+        assert!(matches!(&stored[..], [Inserted::Created(child)] if child.state() == State::Blocked), "{stored:?}");
     }
 }
 

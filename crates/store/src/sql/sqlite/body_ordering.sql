@@ -1,1 +1,0 @@
-SELECT ordering_key FROM bodies WHERE seq = ?1

@@ -1,0 +1,1 @@
+INSERT INTO places_due (concurrency, places) VALUES (?1, ?2)

@@ -1,0 +1,1 @@
+DELETE FROM places_due WHERE seq <= ?1
