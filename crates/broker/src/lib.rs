@@ -3,4 +3,4 @@
 //! Each is a module, and each passes the conformance suite for the contract in
 //! `punctual_core::broker`. Only the `punctual` binary names one.
 
-pub mod embedded;
+pub mod memory;

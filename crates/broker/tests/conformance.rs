@@ -1,9 +1,9 @@
-//! The embedded broker keeps the contract of the port.
+//! The broker in memory keeps the contract of the port.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use punctual_broker::embedded::EmbeddedBroker;
+use punctual_broker::memory::MemoryBroker;
 use punctual_core::broker::Broker;
 use punctual_testkit::broker::BrokerFactory;
 use punctual_testkit::broker_conformance;
@@ -13,7 +13,7 @@ struct Embedded;
 #[async_trait]
 impl BrokerFactory for Embedded {
     async fn open(&self, capacity: usize) -> Arc<dyn Broker> {
-        Arc::new(EmbeddedBroker::new(capacity))
+        Arc::new(MemoryBroker::new(capacity))
     }
 }
 

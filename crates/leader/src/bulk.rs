@@ -1,8 +1,8 @@
 //! Works off bulk operations: cancels, re-drives and purges all tasks that a filter matches.
 //!
 //! The leader runs it. Invariant: a page of tasks is changed first and recorded second, each by one
-//! conditional write. A crash in between repeats the page, whose changed tasks no longer match, so
-//! nothing is done twice; `done` may then miss that page.
+//! conditional write under the leader's lease. A crash in between repeats the page, whose changed
+//! tasks no longer match, so nothing is done twice; `done` may then miss that page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,15 +105,27 @@ impl BulkWorker {
             self.prune().await?;
             return Ok(BulkPass::Idle);
         }
+        let mut failure = None;
         for operation in running {
-            match self.work_off(lease, &operation).await {
-                Ok(Some(page)) => self.record(operation, page).await?,
-                Ok(None) => return Ok(BulkPass::NotLeader),
-                Err(error) if error.is_retryable() => return Err(error),
-                Err(error) => self.give_up(operation, &error).await?,
+            match self.advance(lease, operation).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(BulkPass::NotLeader),
+                // The others go on.
+                Err(error) => failure = Some(error),
             }
         }
-        Ok(BulkPass::Worked)
+        failure.map_or(Ok(BulkPass::Worked), Err)
+    }
+
+    /// Works off a page of an operation. False if another node has led since.
+    async fn advance(&self, lease: &LeaderLease, operation: BulkOperation) -> Result<bool, StoreError> {
+        match self.work_off(lease, &operation).await {
+            Ok(Some(page)) => self.record(lease, operation, page).await?,
+            Ok(None) => return Ok(false),
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => self.give_up(operation, &error).await?,
+        }
+        Ok(true)
     }
 
     /// Changes the tasks of the next page. None if another node has led since.
@@ -122,7 +134,7 @@ impl BulkWorker {
         lease: &LeaderLease,
         operation: &BulkOperation,
     ) -> Result<Option<BulkProgress>, StoreError> {
-        let page = self.store.list(operation.filter.clone(), operation.after, PAGE_TASKS).await?;
+        let page = self.operations.list_current(operation.filter.clone(), operation.after, PAGE_TASKS).await?;
         let mut progress = BulkProgress { next: page.next, ..BulkProgress::default() };
         let mut tasks = page.tasks;
         for _ in 0..ROUNDS {
@@ -150,17 +162,26 @@ impl BulkWorker {
         Some((task.id, change.shortening(&task.trail)))
     }
 
-    /// Records a page. If a client has ended the operation meanwhile, the page still counts.
-    async fn record(&self, mut operation: BulkOperation, page: BulkProgress) -> Result<(), StoreError> {
+    /// Records a page. If a client has ended the operation meanwhile, the page still counts. If
+    /// another node has gone on with it, the page is not recorded: its cursor must not go back.
+    async fn record(
+        &self,
+        lease: &LeaderLease,
+        mut operation: BulkOperation,
+        page: BulkProgress,
+    ) -> Result<(), StoreError> {
+        let after = operation.after;
         for _ in 0..ROUNDS {
             let (tenant, id, now) = (operation.tenant().to_owned(), operation.id, self.clock.now());
             let advanced = operation.after_page(page, now);
-            if self.operations.write_operation(advanced.clone()).await? {
+            if self.operations.advance_operation(lease, advanced.clone()).await? {
                 log_end(&advanced, now);
                 return Ok(());
             }
-            let Some(current) = self.operations.operation(&tenant, id).await? else { return Ok(()) };
-            operation = current;
+            match self.operations.operation(&tenant, id).await? {
+                Some(current) if current.after == after => operation = current,
+                _ => return Ok(()),
+            }
         }
         Ok(())
     }

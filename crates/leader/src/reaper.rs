@@ -168,10 +168,7 @@ impl Reaper {
     }
 
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {
-        let timed_out = hold.deadline_at <= now;
-        let (cause, code, message) = if timed_out {
-            // The task's timeout, not the hold's deadline: a webhook's hold is longer, so that the
-            // node can settle it.
+        let (cause, code, message) = if is_timed_out(hold, now) {
             let seconds = Duration::from_millis(task.body.timeout_millis).as_secs_f64();
             let unit = if task.body.timeout_millis == 1_000 { "second" } else { "seconds" };
             (FailureCause::Timeout, "timeout", format!("the run did not end within {seconds} {unit}"))
@@ -192,6 +189,12 @@ impl Reaper {
             random: rand::random(),
         }
     }
+}
+
+/// Whether a run used up its timeout, or else was lost. A node ends its webhooks at their timeout
+/// itself: one that has not was lost with its node. So was a pull worker whose lease ended before.
+fn is_timed_out(hold: &Hold, now: Timestamp) -> bool {
+    hold.node.is_none() && hold.expires_at >= hold.deadline_at && hold.deadline_at <= now
 }
 
 /// The run that the change ends, for the breakers, if a pull worker lost it. A webhook that a node

@@ -17,9 +17,9 @@ use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::registry::{NodePresence, NodeSession, Registry};
-use punctual_core::retry::RetryPolicy;
+use punctual_core::retry::{RetryCondition, RetryPolicy};
 use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Claim, Claimant, Inserted, Start, Store};
+use punctual_core::store::{Claim, Claimant, DispatchTo, Inserted, Start, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use punctual_leader::elector::{self, Elector};
@@ -205,20 +205,46 @@ async fn a_timed_out_run_does_not_count_as_poison() {
     }
 }
 
+/// Its node ends it at the timeout, if the node is there. `retry_on` cannot rule out that it is
+/// not.
 #[tokio::test]
-async fn a_late_webhook_reports_its_timeout_without_the_grace() {
+async fn a_webhook_that_its_node_did_not_end_is_lost() {
+    let harness = Harness::new(true);
+    let policy = RetryPolicy { retry_on: Some([RetryCondition::Status(503)].into()), ..retry_policy() };
+    let task = harness.submit(task().push("http://x.example:80").timeout_millis(5_000).retry_policy(policy)).await;
+    let claimant =
+        Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis: 10_000 }, terms: Vec::new(), from: None };
+    let claimed = harness.claim(task.lane.id, claimant).await;
+    let start =
+        Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
+    harness.store.start(vec![start]).await.unwrap();
+    harness.clock.advance_millis(14_999);
+    assert_eq!(harness.reap().await, Report::default(), "its node may still settle it");
+    harness.clock.advance_millis(1);
+    assert_eq!(harness.reap().await.reaped, 1);
+    let now = harness.task(task.id).await;
+    assert_eq!((now.state(), last_error(&now).as_str()), (State::Pending, "worker_lost"));
+    assert_eq!(last_message(&now), "worker_x has stopped reporting");
+}
+
+#[tokio::test]
+async fn a_worker_lost_before_its_timeout_is_lost_after_it_too() {
+    let harness = Harness::new(true);
+    let task = harness.submit(task().timeout_millis(10_500)).await;
+    harness.lease(task.lane.id).await;
+    harness.clock.advance_millis(11_000);
+    assert_eq!(harness.reap().await.reaped, 1);
+    assert_eq!(last_error(&harness.task(task.id).await), "worker_lost");
+}
+
+#[tokio::test]
+async fn a_timed_out_run_says_what_its_timeout_was() {
     for (timeout_millis, shown) in [(5_500_u32, "5.5 seconds"), (1_000, "1 second")] {
         let harness = Harness::new(true);
-        let task = harness.submit(task().push("http://x.example:80").timeout_millis(u64::from(timeout_millis))).await;
-        let claimant = Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
-        let claimed = harness.claim(task.lane.id, claimant).await;
-        let start =
-            Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
-        harness.store.start(vec![start]).await.unwrap();
-        harness.clock.advance_millis(i64::from(timeout_millis) + 9_999);
-        assert_eq!(harness.reap().await, Report::default(), "its node may still settle it");
-        harness.clock.advance_millis(1);
-        assert_eq!(harness.reap().await.reaped, 1);
+        let task = harness.submit(task().timeout_millis(u64::from(timeout_millis))).await;
+        harness.lease(task.lane.id).await;
+        harness.clock.advance_millis(i64::from(timeout_millis));
+        harness.reap().await;
         assert_eq!(last_message(&harness.task(task.id).await), format!("the run did not end within {shown}"));
     }
 }
@@ -227,7 +253,12 @@ async fn a_late_webhook_reports_its_timeout_without_the_grace() {
 async fn a_queued_task_that_never_started_goes_back_uncounted() {
     let harness = Harness::new(true);
     let task = harness.submit(task().push("http://x.example:80")).await;
-    harness.claim(task.lane.id, Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None }).await;
+    harness
+        .claim(
+            task.lane.id,
+            Claimant::Dispatch { to: DispatchTo::Broker { visibility_millis: 10_000 }, terms: Vec::new(), from: None },
+        )
+        .await;
     harness.clock.advance_millis(10_000);
     assert_eq!(harness.reap().await.reaped, 1);
     let now = harness.task(task.id).await;
@@ -419,7 +450,11 @@ async fn a_node_records_its_presence_with_its_clock_skew() {
         .await;
         harness.clock.advance_millis(5_000);
     }
-    assert!(presence.is_steady_for(None));
+    // The row is there a moment before the node knows that it was written.
+    eventually("it knows", Duration::from_secs(10), async || {
+        if presence.is_steady_for(None) { Ok(()) } else { Err("it is not steady".to_owned()) }
+    })
+    .await;
     stop.cancel();
     running.await.unwrap();
 }

@@ -2,10 +2,11 @@
 //!
 //! One loop owns the lanes ([`Lanes`](crate::lanes::Lanes)) and four parts with their own state:
 //! pull (polls of workers), push (webhooks), probes (of breakers) and the sweep. A pass takes its
-//! input, launches claims, and handles the first answers. Tasks of pull workers become `RUNNING`;
-//! pushed tasks become `QUEUED` and go to the broker. The claims of different tenants' pull workers
-//! run side by side; those of one tenant follow each other, and one push claim covers all tenants.
-//! If not all can be served at once, [`fairness`] decides the order.
+//! input, launches claims, and handles the first answers. Tasks of pull workers and of the webhook
+//! worker of this process become `RUNNING`; others become `QUEUED` and go to a broker. The claims
+//! of different tenants' pull workers run side by side; those of one tenant follow each other, and
+//! one push claim covers all tenants. If not all can be served at once, [`fairness`] decides the
+//! order.
 //!
 //! Invariant: a crash between any two lines loses nothing. The sweep finds tasks that were not
 //! claimed, and the reaper finds those that were claimed and not started.
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::backoff::ExponentialBackoff;
-use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::{Store, StoreError};
@@ -27,6 +27,7 @@ use crate::lanes::ClaimScope;
 use crate::ownership::OwnedPartitions;
 use crate::polls::PollQueue;
 use crate::targets::Targets;
+use crate::webhook_path::WebhookPath;
 
 mod bands;
 mod calls;
@@ -72,8 +73,8 @@ pub struct Config {
 pub struct Deps {
     /// The tasks.
     pub store: Arc<dyn Store>,
-    /// Where pushed tasks go.
-    pub broker: Arc<dyn Broker>,
+    /// The way of pushed tasks to their workers.
+    pub webhooks: WebhookPath,
     /// The store's clock.
     pub clock: Arc<dyn Clock>,
     /// Hints from the writers.
@@ -106,7 +107,7 @@ pub struct Dispatcher {
 pub struct Report {
     /// Tasks granted to pull workers.
     pub pulled: usize,
-    /// Tasks published for webhook workers.
+    /// Tasks sent to webhook workers.
     pub pushed: usize,
     /// Whether there is more to do at once.
     pub more: bool,
@@ -124,7 +125,7 @@ impl Dispatcher {
         let (polls, receiver) = PollQueue::new(config.waiting_workers);
         let dispatcher = Self {
             pull: Pull::new(receiver, config.waiting_workers, &config.fairness),
-            push: Push::new(&config),
+            push: Push::new(&deps, &config),
             probes: BreakerProbes::new(),
             sweep: Sweep::new(deps.owned.generation()),
             core: DispatchCore::new(deps, config),
@@ -263,7 +264,7 @@ impl Dispatcher {
                             report.pulled += answer.tasks.len();
                             self.pull.grant(core, poll, answer.tasks);
                         } else {
-                            report.pushed += push::publish(core, self.push.tasks_of(core, answer)).await;
+                            report.pushed += push::send(core, self.push.tasks_of(core, answer)).await;
                         }
                     }
                 }
@@ -305,7 +306,7 @@ impl Dispatcher {
             () = deps.hints.wait() => {}
             () = deps.owned.wait() => {}
             () = deps.targets.wait_for_slot(), if can_push && self.push.waits_for_slots() => {}
-            () = deps.broker.wait_for_room(WEBHOOK_POOL), if can_push && self.push.waits_for_room() => {}
+            () = deps.webhooks.wait_for_room(), if can_push && self.push.waits_for_room() => {}
             () = is_due => {}
         }
         calls.has_answer()
@@ -322,7 +323,7 @@ impl Dispatcher {
             () = deps.hints.wait() => {}
             () = deps.owned.wait() => {}
             () = deps.targets.wait_for_slot(), if can_push && self.push.waits_for_slots() => {}
-            () = deps.broker.wait_for_room(WEBHOOK_POOL), if can_push && self.push.waits_for_room() => {}
+            () = deps.webhooks.wait_for_room(), if can_push && self.push.waits_for_room() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }

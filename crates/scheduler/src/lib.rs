@@ -6,6 +6,7 @@
 mod backlog_rate;
 pub mod breakers;
 pub mod cron_waker;
+pub mod dependency_results;
 pub mod dispatch_status;
 pub mod dispatcher;
 pub mod fairness;
@@ -20,3 +21,4 @@ pub mod resolver_loop;
 pub mod settle;
 pub mod targets;
 mod waiting_polls;
+pub mod webhook_path;

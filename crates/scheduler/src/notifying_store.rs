@@ -101,7 +101,7 @@ impl Store for NotifyingStore {
         Ok(applied)
     }
 
-    forward_store!(tasks: claim, start, extend, get, live, list, heads, overdue, counts, live_counts, quarantined, check, close);
+    forward_store!(tasks: claim, start, extend, get, live, results, list, heads, overdue, counts, live_counts, quarantined, check, close);
 }
 
 #[async_trait]

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
+use punctual_core::breakers::target_of;
 use punctual_core::broker::Message;
+use punctual_core::lane::LaneKey;
 use tokio::sync::Notify;
 
 use crate::fairness::Band;
@@ -39,6 +41,11 @@ impl Slot {
     pub fn of(message: &Message) -> Self {
         let (target, tenant) = (message.target.clone(), message.tenant.clone());
         Self { target, tenant, band: Band::of(message.priority) }
+    }
+
+    /// The slot of a task in this lane.
+    pub fn of_lane(lane: &LaneKey) -> Self {
+        Self { target: target_of(lane).to_owned(), tenant: lane.tenant.clone(), band: Band::of(lane.priority) }
     }
 
     fn holder(&self) -> SlotHolder<'_> {
@@ -106,6 +113,15 @@ impl Targets {
     pub fn take(&self, slot: &Slot) {
         let mut taken = self.taken.lock();
         taken.take(slot.holder());
+        taken.assert_sums();
+    }
+
+    /// Takes a slot for a task in each of these lanes.
+    pub(crate) fn take_for<'a>(&self, lanes: impl Iterator<Item = &'a LaneKey>) {
+        let mut taken = self.taken.lock();
+        for lane in lanes {
+            taken.take(SlotHolder { tenant: &lane.tenant, band: Band::of(lane.priority), target: target_of(lane) });
+        }
         taken.assert_sums();
     }
 

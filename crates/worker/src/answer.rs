@@ -4,7 +4,7 @@
 //!
 //! | answer | outcome |
 //! |---|---|
-//! | 2xx | completed; a JSON body within the bound is the result |
+//! | 2xx | completed; a JSON body within the bound is the result, of any other body the run records why it is none |
 //! | 202 with `Punctual-Completion: async` | accepted: it runs until it is settled through the API, or times out |
 //! | 408, 425, 429, 503 | retried, after the delay in `Retry-After`, but not before the policy's first delay |
 //! | other 4xx | a dead letter at once |
@@ -23,7 +23,7 @@ use punctual_core::retry::{Jitter, RetryPolicy};
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
-use punctual_core::trail::RunError;
+use punctual_core::trail::{ResultDropped, RunError};
 
 use crate::retry_after::RetryAfter;
 
@@ -78,9 +78,7 @@ pub fn judge(result: WebhookResult, now: Timestamp) -> RunOutcome {
     match result {
         WebhookResult::Answered(answer) => match answer.status {
             202 if answer.asynchronous => RunOutcome::Accepted,
-            200..300 => {
-                RunOutcome::Completed { result: returned(answer.body.as_deref()), http_status: Some(answer.status) }
-            }
+            200..300 => completed(answer.status, answer.body.as_deref()),
             _ => RunOutcome::Failed(refused(&answer, now)),
         },
         WebhookResult::Broken { status, fault } => RunOutcome::Failed(broken(status, &fault)),
@@ -134,10 +132,30 @@ const EXCERPT_BYTES: usize = 1_024;
 /// Characters kept of a fault's own text.
 const REASON_CHARS: usize = 512;
 
+/// The outcome of a run that succeeded. An empty body is no result, and none was dropped.
+fn completed(status: u16, body: Option<&[u8]>) -> RunOutcome {
+    let (result, dropped) = match returned(body) {
+        Ok(result) => (result, None),
+        Err(dropped) => (None, Some(dropped)),
+    };
+    RunOutcome::Completed { result, http_status: Some(status), dropped }
+}
+
 /// The result of a run: its body, if that is JSON within the bound.
-fn returned(body: Option<&[u8]>) -> Option<Json> {
-    let text = std::str::from_utf8(body?).ok()?;
-    if text.len() > limits::RESULT { None } else { Json::parse(text).ok() }
+fn returned(body: Option<&[u8]>) -> Result<Option<Json>, ResultDropped> {
+    let body = body.filter(|body| body.len() <= limits::RESULT).ok_or(ResultDropped::TooLarge)?;
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let text = std::str::from_utf8(body).map_err(|_| ResultDropped::NotUtf8)?;
+    Json::parse(text)
+        .map(Some)
+        .map_err(|error| if is_too_deep(&error) { ResultDropped::TooDeep } else { ResultDropped::NotJson })
+}
+
+/// The parser has no other sign of it than its message.
+fn is_too_deep(error: &serde_json::Error) -> bool {
+    error.to_string().starts_with("recursion limit exceeded")
 }
 
 fn refused(answer: &WebhookAnswer, now: Timestamp) -> RunFailure {

@@ -1,6 +1,7 @@
 //! One run, step by step: call the target, judge its answer, settle the outcome.
 //!
-//! The consumer spawns [`Executor::run`] for every run that it has started. Invariant: the slot at
+//! The worker hands over runs that have started ([`Executor::begin`]); each becomes a task of its
+//! own. Invariant: the slot at
 //! the target is free as soon as the call is over, whatever its result is.
 
 use std::sync::Arc;
@@ -9,13 +10,17 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_core::run_end::RunOutcome;
-use punctual_core::task::Task;
+use punctual_core::store::Store;
+use punctual_core::task::{CallbackBody, Task};
+use punctual_core::time::Timestamp;
+use punctual_scheduler::dependency_results::{self, Results};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{WebhookResult, cut_off, fit_retry_after, judge};
+use crate::retry::{RetryError, retry};
 use crate::settler::FinishedRun;
+use crate::shutdown::ShutdownPhases;
 use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
 use crate::webhook::Webhooks;
@@ -23,13 +28,39 @@ use crate::webhook::Webhooks;
 /// The longest wait for a run, whatever its task's timeout is.
 pub(crate) const RUN_MAX: Duration = Duration::from_hours(30 * 24);
 
+/// How far this node's clock may be behind the store's when it decides whether it still holds a
+/// task.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+
 /// A run that has started in the store, and the slots that it uses here.
 pub(crate) struct StartedRun {
     pub(crate) task: Task,
     /// No other node takes the task before this.
-    pub(crate) held_until: Instant,
-    pub(crate) call_slot: OwnedSemaphorePermit,
-    pub(crate) target_slot: TargetSlot,
+    held_until: Instant,
+    /// None for the probe of a breaker that came when all were taken.
+    call_slot: Option<OwnedSemaphorePermit>,
+    target_slot: TargetSlot,
+}
+
+impl StartedRun {
+    /// The run of a task that was started before `now`, by the store's clock.
+    pub(crate) fn new(
+        task: Task,
+        now: Timestamp,
+        call_slot: Option<OwnedSemaphorePermit>,
+        target_slot: TargetSlot,
+    ) -> Self {
+        let expires_at = task.hold.as_ref().map_or(task.due_at, |hold| hold.expires_at);
+        let held_for = expires_at.duration_from(now).min(RUN_MAX) + CLOCK_TOLERANCE;
+        Self { task, held_until: Instant::now() + held_for, call_slot, target_slot }
+    }
+
+    /// Whether its webhook gets results of dependencies, so that they have to be read.
+    fn needs_results(&self) -> bool {
+        let body = &self.task.body;
+        let has_envelope = body.callback.as_ref().is_some_and(|callback| callback.body == CallbackBody::Envelope);
+        has_envelope && !body.dependencies.ids.is_empty()
+    }
 }
 
 /// How a call ended.
@@ -47,21 +78,69 @@ pub(crate) struct Executor {
     pub(crate) webhooks: Webhooks,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stats: Arc<WorkerStats>,
+    /// Where the results of dependencies are read.
+    pub(crate) store: Arc<dyn Store>,
+    /// How long runs wait for the results of dependencies before they are given back.
+    pub(crate) results_wait: Duration,
     /// Where finished runs go.
     pub(crate) settler: mpsc::Sender<FinishedRun>,
-    /// Cancelled when the shutdown begins.
-    pub(crate) shutdown: CancellationToken,
-    /// Cancelled when calls must end at once.
-    pub(crate) abort: CancellationToken,
-    /// Calls that ended by themselves after `shutdown`.
-    pub(crate) drained: AtomicUsize,
+    /// Where the shutdown is.
+    pub(crate) phases: ShutdownPhases,
+    /// Calls that ended by themselves after the shutdown began.
+    pub(crate) drained: Arc<AtomicUsize>,
 }
 
 impl Executor {
-    /// Call → judge → settle.
-    pub(crate) async fn run(self: Arc<Self>, run: StartedRun) {
+    /// Runs tasks, each by itself.
+    pub(crate) fn begin(self: &Arc<Self>, runs: impl Iterator<Item = StartedRun>) {
+        let mut waiting = Vec::new();
+        for run in runs {
+            if run.needs_results() {
+                waiting.push(run);
+            } else {
+                tokio::spawn(Arc::clone(self).run(run, Some(Vec::new())));
+            }
+        }
+        if !waiting.is_empty() {
+            tokio::spawn(Arc::clone(self).run_with_results(waiting));
+        }
+    }
+
+    /// Reads the results that the webhooks of these tasks get, and then runs each task. A store
+    /// that does not answer is no fault of the tasks: after a while they are given back, uncounted.
+    async fn run_with_results(self: Arc<Self>, mut runs: Vec<StartedRun>) {
+        let deadline = Instant::now() + self.results_wait;
+        while !runs.is_empty() {
+            let tasks: Vec<&Task> = runs.iter().map(|run| &run.task).collect();
+            let read = || dependency_results::of_the_first(&*self.store, &tasks);
+            let read = retry("cannot read the results of dependencies", Some(deadline), &self.phases.abort, read);
+            let results = match timeout_at(deadline, read).await {
+                Ok(Ok(results)) => results,
+                // Nothing will be read there. The target can ask for the results by their ids.
+                Ok(Err(RetryError::Permanent(error))) => {
+                    tracing::warn!(error = %error, "cannot read the results of dependencies; calling webhooks without them");
+                    vec![None; runs.len()]
+                }
+                Ok(Err(RetryError::OutOfTime)) | Err(_) => return self.give_back(runs).await,
+            };
+            for (run, results) in runs.drain(..results.len()).zip(results) {
+                tokio::spawn(Arc::clone(&self).run(run, results));
+            }
+        }
+    }
+
+    async fn give_back(&self, runs: Vec<StartedRun>) {
+        for StartedRun { task, held_until, call_slot, target_slot } in runs {
+            drop(target_slot);
+            self.settle(FinishedRun::new(&task, RunOutcome::GivenBack, held_until)).await;
+            drop(call_slot);
+        }
+    }
+
+    /// Call → judge → settle. `results` are those of the task's dependencies, for an envelope.
+    async fn run(self: Arc<Self>, run: StartedRun, results: Results) {
         let StartedRun { task, held_until, call_slot, target_slot } = run;
-        let end = self.call(&task).await;
+        let end = self.call(&task, results).await;
         drop(target_slot);
         let outcome = self.judge(&task, end);
         self.settle(FinishedRun::new(&task, outcome, held_until)).await;
@@ -70,8 +149,8 @@ impl Executor {
     }
 
     /// Calls the webhook within the task's timeout.
-    async fn call(&self, task: &Task) -> CallEnd {
-        if self.abort.is_cancelled() {
+    async fn call(&self, task: &Task, results: Results) -> CallEnd {
+        if self.phases.abort.is_cancelled() {
             return CallEnd::NotMade;
         }
         let now = self.clock.now();
@@ -80,8 +159,8 @@ impl Executor {
         let deadline = Instant::now() + Duration::from_millis(task.body.timeout_millis).min(RUN_MAX);
         tokio::select! {
             biased;
-            result = self.webhooks.call(task, now, deadline) => CallEnd::Answered(result),
-            () = self.abort.cancelled() => CallEnd::CutOff,
+            result = self.webhooks.call(task, results, now, deadline) => CallEnd::Answered(result),
+            () = self.phases.abort.cancelled() => CallEnd::CutOff,
         }
     }
 
@@ -92,7 +171,7 @@ impl Executor {
             CallEnd::CutOff => return cut_off(&task.body.retry_policy),
             CallEnd::NotMade => return RunOutcome::GivenBack,
         };
-        if self.shutdown.is_cancelled() {
+        if self.phases.shutdown.is_cancelled() {
             self.drained.fetch_add(1, Ordering::Relaxed);
         }
         fit_retry_after(judge(result, self.clock.now()), &task.body.retry_policy, rand::random())

@@ -1,29 +1,35 @@
-//! The worker role: receives the messages of the dispatcher, calls webhooks, and settles the runs.
+//! The worker role: calls webhooks, and settles the runs.
 //!
 //! The run of a webhook, step by step:
 //!
 //! | step | where |
 //! |---|---|
-//! | receive its message, start it in the store | [`consumer`] |
+//! | take a run that the dispatcher's claim has started | [`local`] |
+//! | or receive its message from a broker, start it in the store | [`consumer`] |
 //! | call the target, if `guard` allows it | `executor`, [`webhook`] |
 //! | judge the answer | `executor`, [`answer`] |
 //! | settle, in batches | `executor`, `settler` |
 
 pub mod answer;
+mod config;
 pub mod consumer;
 mod executor;
 mod fault;
-mod give_back;
 mod guard;
+pub mod local;
 mod lookups;
 mod request;
 mod retry;
 pub mod retry_after;
+mod runs;
 mod settler;
+mod shutdown;
 mod slots;
 pub mod stats;
 pub mod webhook;
 
-pub use consumer::{Config, Consumer, Deps, Report};
+pub use config::{Config, Deps, Report};
+pub use consumer::Consumer;
+pub use local::WebhookWorker;
 pub use stats::WorkerStats;
 pub use webhook::{WebhookConfig, Webhooks};

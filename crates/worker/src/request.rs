@@ -1,10 +1,13 @@
-//! The headers of a webhook's request: the submitter's, then ours.
+//! The request to a webhook: its headers, the submitter's and then ours, and its body.
 //!
-//! The webhook client calls [`headers`]. A submitter's header never overrides one of ours.
+//! The webhook client calls [`headers`] and [`body`]. A submitter's header never overrides one of
+//! ours, and the payload is in the body as its author wrote it.
 
+use punctual_client::Envelope;
 use punctual_core::callback::reserved_header;
-use punctual_core::task::{Callback, Task};
+use punctual_core::task::{Callback, CallbackBody, Task};
 use punctual_core::time::Timestamp;
+use punctual_scheduler::dependency_results::Results;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Punctual/", env!("CARGO_PKG_VERSION")));
@@ -46,6 +49,27 @@ pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp) -> Heade
         insert(&mut headers, "punctual-scheduled-for", instant.to_string());
     }
     headers
+}
+
+/// The body for a run of `task`. `results` are those of its dependencies, for an envelope.
+pub(crate) fn body(task: &Task, callback: &Callback, results: Results) -> String {
+    let payload = &task.body.payload;
+    if callback.body == CallbackBody::Payload {
+        return payload.get().to_owned();
+    }
+    let key = &task.lane.key;
+    let envelope = Envelope {
+        task_id: task.id,
+        kind: key.kind.clone(),
+        queue: key.queue.clone(),
+        attempt: task.position.attempts,
+        token: task.position.version,
+        execute_at: task.execute_at,
+        metadata: task.body.metadata.clone(),
+        payload: payload.clone(),
+        dependencies: results,
+    };
+    serde_json::to_string(&envelope).expect("invariant: an envelope can be written as JSON")
 }
 
 fn insert(headers: &mut HeaderMap, name: &'static str, value: String) {

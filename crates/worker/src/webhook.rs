@@ -9,6 +9,7 @@ use std::time::Duration;
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
+use punctual_scheduler::dependency_results::Results;
 use reqwest::header::{HeaderMap, HeaderName, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
 use tokio::time::{Instant, timeout_at};
@@ -92,7 +93,8 @@ impl Webhooks {
     }
 
     /// Calls the webhook of `task`, at `now` by the store's clock and until `deadline` by ours.
-    pub async fn call(&self, task: &Task, now: Timestamp, deadline: Instant) -> WebhookResult {
+    /// `results` are those of its dependencies.
+    pub async fn call(&self, task: &Task, results: Results, now: Timestamp, deadline: Instant) -> WebhookResult {
         let broken = |status, fault| WebhookResult::Broken { status, fault };
         let Some(callback) = &task.body.callback else { return broken(None, CallFault::NoTarget) };
         let Ok(url) = Url::parse(&callback.url) else { return broken(None, CallFault::NoTarget) };
@@ -101,7 +103,7 @@ impl Webhooks {
             return broken(None, CallFault::Blocked);
         }
         let headers = request::headers(task, callback, now);
-        let body = task.body.payload.get().to_owned();
+        let body = request::body(task, callback, results);
         let request = client.post(url).headers(headers).body(body);
         let sent = CALLING_TENANT.scope(task.lane.key.tenant.clone(), request.send());
         let response = match timeout_at(deadline, sent).await {
@@ -113,7 +115,9 @@ impl Webhooks {
         let asynchronous = word(response.headers(), &COMPLETION).is_some_and(|word| word.eq_ignore_ascii_case("async"));
         let retry_after = word(response.headers(), &RETRY_AFTER);
         let answered = |body| WebhookResult::Answered(WebhookAnswer { status, asynchronous, retry_after, body });
-        if (200..300).contains(&status) && !asynchronous {
+        // An accepted run has its result later: its answer explains as little as a refusal's.
+        let is_accepted = status == 202 && asynchronous;
+        if (200..300).contains(&status) && !is_accepted {
             return match timeout_at(deadline, self.read(response)).await {
                 Ok(ResponseBody::Whole(body)) => answered(Some(body)),
                 Ok(ResponseBody::TooLarge(_)) => answered(None),

@@ -151,7 +151,7 @@ impl Harness {
     }
 
     async fn complete(&self, task: &Task) -> bool {
-        self.settle(task, Event::Complete { result: None, http_status: None }).await
+        self.settle(task, Event::Complete { result: None, http_status: None, dropped: None }).await
     }
 
     async fn fail(&self, task: &Task) -> bool {

@@ -59,7 +59,7 @@ impl Harness {
         let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, claimant };
         let running = self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0);
         let by = By { now: self.clock.now(), node: NODE, actor: Actor::Client };
-        let event = Event::Complete { result: None, http_status: None };
+        let event = Event::Complete { result: None, http_status: None, dropped: None };
         let change = transition(&running.position, event, &by).unwrap();
         self.store.apply(vec![(running.id, change)]).await.unwrap();
         running

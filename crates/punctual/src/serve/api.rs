@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use punctual_api::cluster;
 use punctual_api::presence::PresenceFlusher;
-use punctual_api::readiness::{ProbeFault, Probes, ReadinessProbe, probe};
+use punctual_api::readiness::{ProbeFault, Probes, ReadinessProbe};
 use punctual_api::server::ServerLimits;
 use punctual_api::site::AllowedHosts;
 use punctual_api::state::LeaseMillis;
 use punctual_api::{Api, ApiConfig, ApiParts, Operations};
-use punctual_core::broker::WEBHOOK_POOL;
 use punctual_core::time::millis;
 use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::fairness::Aging;
@@ -55,12 +54,8 @@ pub fn start_operations(groups: &mut Groups, parts: &NodeParts, operations: &Arc
 
 /// Liveness, readiness and metrics of this node.
 pub fn operations(parts: &NodeParts) -> Operations {
-    let broker = Arc::clone(&parts.broker);
-    let broker = probe(move || {
-        let broker = Arc::clone(&broker);
-        async move { broker.depth(WEBHOOK_POOL).await.map(drop) }
-    });
-    let probes = Probes { broker: Some(broker), migrations: parts.postgres.clone().map(schema_probe) };
+    // Without a broker there is none to ask.
+    let probes = Probes { broker: None, migrations: parts.postgres.clone().map(schema_probe) };
     let deadline = parts.config.limits.request_timeout;
     Operations::new(Arc::clone(&parts.store), parts.metrics.clone(), probes, deadline)
         .with_allowed_hosts(AllowedHosts::new(parts.config.allowed_hosts.clone()))

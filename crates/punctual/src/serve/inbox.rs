@@ -22,7 +22,8 @@ pub fn start(groups: &mut Groups, parts: &NodeParts) {
         metrics.enqueued(task.is_ok());
         task
     };
-    groups.claims.spawn("inbox", |stop| async move {
+    // It outlives the API: a call that names a task which SQL submitted waits for it.
+    groups.cluster.spawn("inbox", |stop| async move {
         store.receive(Arc::new(validate), payload_bytes, stop.cancelled()).await;
     });
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use nix::sys::socket::SockaddrStorage;
 use punctual_api::metrics::{MeasuredStore, Metrics};
-use punctual_broker::embedded::EmbeddedBroker;
 use punctual_core::breakers::Breakers;
-use punctual_core::broker::Broker;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::database::SidePorts;
@@ -33,7 +31,7 @@ use tokio::sync::Notify;
 
 use super::store::{self, OpenStore};
 use crate::cli::StoreWrapper;
-use crate::config::{BrokerChoice, Config, CoordinatorChoice};
+use crate::config::{Config, CoordinatorChoice};
 
 /// What the roles of a node share.
 pub struct NodeParts {
@@ -53,7 +51,6 @@ pub struct NodeParts {
     pub postgres: Option<PostgresStore>,
     /// The connections of the store.
     pub connections: Arc<ConnectionCounts>,
-    pub broker: Arc<dyn Broker>,
     pub circuits: Arc<Circuits>,
     pub queue_cache: QueueCache,
     pub hints: Arc<Hints>,
@@ -79,7 +76,6 @@ impl NodeParts {
         let coordinator: Arc<dyn Coordinator> = match config.coordinator {
             CoordinatorChoice::Store => database.clone(),
         };
-        let BrokerChoice::Embedded = config.broker;
         let (hints, cron_waker) = (Arc::<Hints>::default(), Arc::<CronWaker>::default());
         let metrics = Metrics::new(clock.now());
         let tasks = Arc::new(MeasuredStore::new(wrap_store(database.clone()), metrics.store.clone()));
@@ -92,9 +88,6 @@ impl NodeParts {
             store: store.clone(),
             schedules: store,
             coordinator,
-            // A message leaves the broker when its run starts, so this bounds the messages that
-            // wait for a free slot.
-            broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             circuits: Arc::new(circuits(&config, database.clone())),
             queue_cache: QueueCache::default(),
             owned: Arc::new(OwnedPartitions::nothing(config.scheduler.partitions)),

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use punctual_api::Operations;
+use punctual_scheduler::webhook_path::WebhookPath;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::groups::Groups;
 use super::parts::NodeParts;
 use super::{api, cluster, inbox, leader, scheduler, tally, worker};
-use crate::config::Role;
+use crate::config::{BrokerChoice, Role};
 
 /// A running node.
 pub struct Running {
@@ -35,8 +36,11 @@ impl Running {
         if parts.config.breakers.enabled {
             scheduler::start_breaker_watch(&mut groups, &parts).await;
         }
+        let BrokerChoice::Embedded = parts.config.broker;
+        let worker = has(Role::Worker).then(|| worker::worker(&parts));
+        let webhooks = worker.as_ref().map_or(WebhookPath::None, |worker| WebhookPath::Worker(worker.handle()));
         // Pull workers poll the dispatcher of the node that they call.
-        let polls = (is_api || is_scheduler).then(|| scheduler::start_dispatcher(&mut groups, &parts));
+        let polls = (is_api || is_scheduler).then(|| scheduler::start_dispatcher(&mut groups, &parts, webhooks));
         if is_api || is_scheduler {
             inbox::start(&mut groups, &parts);
         }
@@ -44,8 +48,8 @@ impl Running {
         // The first submission needs the settings of its queue.
         scheduler::start_queue_watch(&mut groups, &parts).await;
 
-        if has(Role::Worker) {
-            worker::start(&mut groups, &parts);
+        if let Some(worker) = worker {
+            worker::start(&mut groups, worker);
         }
         match polls {
             Some(polls) if is_api => api::start(&mut groups, &parts, &operations, polls, listener),
@@ -72,7 +76,6 @@ impl Running {
         self.operations.drain();
         self.parts.finish_watch.close();
         self.groups.stop().await;
-        self.parts.broker.close().await;
         if let Err(error) = self.parts.store.close().await {
             tracing::warn!(error = %error, "cannot close the store cleanly; it recovers when it is opened");
         }

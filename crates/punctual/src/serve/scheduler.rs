@@ -11,6 +11,7 @@ use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::ownership::{self, OwnershipLoop};
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::queue_watch::QueueWatch;
+use punctual_scheduler::webhook_path::WebhookPath;
 
 use super::groups::Groups;
 use super::parts::NodeParts;
@@ -44,8 +45,8 @@ pub async fn start_breaker_watch(groups: &mut Groups, parts: &NodeParts) {
 }
 
 /// Starts the dispatcher. Returns the queue in which pull workers poll it.
-pub fn start_dispatcher(groups: &mut Groups, parts: &NodeParts) -> PollQueue {
-    let (dispatcher, polls) = dispatcher(parts);
+pub fn start_dispatcher(groups: &mut Groups, parts: &NodeParts, webhooks: WebhookPath) -> PollQueue {
+    let (dispatcher, polls) = dispatcher(parts, webhooks);
     groups.claims.spawn("dispatcher", |stop| dispatcher.run(stop));
     polls
 }
@@ -93,10 +94,10 @@ fn breaker_watch(parts: &NodeParts) -> BreakerWatch {
     BreakerWatch::new(store, circuits, hints, Arc::clone(&parts.clock), parts.node, config)
 }
 
-fn dispatcher(parts: &NodeParts) -> (Dispatcher, PollQueue) {
+fn dispatcher(parts: &NodeParts, webhooks: WebhookPath) -> (Dispatcher, PollQueue) {
     let deps = dispatcher::Deps {
         store: Arc::clone(&parts.store),
-        broker: Arc::clone(&parts.broker),
+        webhooks,
         clock: Arc::clone(&parts.clock),
         hints: Arc::clone(&parts.hints),
         targets: Arc::clone(&parts.targets),

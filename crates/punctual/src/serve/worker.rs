@@ -2,24 +2,15 @@
 
 use std::sync::Arc;
 
-use punctual_worker::{Config, Consumer, Deps};
+use punctual_worker::{Config, Deps, WebhookWorker};
 
 use super::groups::Groups;
 use super::parts::NodeParts;
 
-/// Starts the consumer of the broker.
-pub fn start(groups: &mut Groups, parts: &NodeParts) {
-    let consumer = consumer(parts);
-    groups.webhooks.spawn("worker", |stop| async move {
-        let report = consumer.run(stop).await;
-        tracing::info!(drained = report.drained, given_back = report.given_back, "webhooks drained");
-    });
-}
-
-fn consumer(parts: &NodeParts) -> Consumer {
+/// The worker that the dispatcher of this node hands runs over to.
+pub fn worker(parts: &NodeParts) -> WebhookWorker {
     let deps = Deps {
         store: Arc::clone(&parts.store),
-        broker: Arc::clone(&parts.broker),
         clock: Arc::clone(&parts.clock),
         targets: Arc::clone(&parts.targets),
         circuits: Arc::clone(&parts.circuits),
@@ -30,8 +21,15 @@ fn consumer(parts: &NodeParts) -> Consumer {
     let config = Config {
         concurrency: parts.config.webhooks.concurrency,
         drain: parts.config.shutdown.drain,
-        broker_ends_with_us: true,
         ..Config::named(format!("worker_{:016x}", parts.node.number()))
     };
-    Consumer::new(deps, config)
+    WebhookWorker::new(deps, config)
+}
+
+/// Starts the worker.
+pub fn start(groups: &mut Groups, worker: WebhookWorker) {
+    groups.webhooks.spawn("worker", |stop| async move {
+        let report = worker.run(stop).await;
+        tracing::info!(drained = report.drained, given_back = report.given_back, "webhooks drained");
+    });
 }

@@ -5,14 +5,15 @@
 //! tenant whose clock is behind. While there are common slots, any lane of the part may use them; a
 //! first slot from the reserve is for the lanes of one band.
 //!
-//! Invariant: a plan never exceeds the broker's room, nor what targets, tenants and bands may have.
+//! Invariant: a plan never exceeds the room at the workers, nor what targets, tenants and bands may
+//! have.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use punctual_core::lane::{Lane, Route};
 use punctual_core::partitions::Partition;
-use punctual_core::store::{Claim, Claimant};
+use punctual_core::store::{Claim, Claimant, DispatchTo};
 use punctual_core::time::Timestamp;
 
 use super::bands::{BandShares, BandSplit, LaneCandidate};
@@ -110,13 +111,13 @@ impl<'a> PushPlan<'a> {
 
     /// The claims, in the order in which their first lanes were added, and how each is split
     /// between bands. Slots that a claim does not use are offered again in the next pass.
-    pub fn claims(mut self, bands: &mut BandShares, visibility_millis: u64) -> (Vec<Claim>, Vec<BandSplit>) {
+    pub fn claims(mut self, bands: &mut BandShares, to: &DispatchTo) -> (Vec<Claim>, Vec<BandSplit>) {
         self.give_out();
         let (mut claims, mut splits) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
         for mut part in self.parts.into_iter().filter(|part| part.limit > 0) {
             part.lanes.sort_unstable();
             let terms = part.terms.into_iter().collect();
-            let claimant = Claimant::Dispatch { visibility_millis, terms, from: part.from };
+            let claimant = Claimant::Dispatch { to: to.clone(), terms, from: part.from };
             let (lanes, split) = bands.split(part.tenant, &part.lanes, part.limit, part.band_max);
             claims.push(Claim { lanes, limit: part.limit, claimant });
             splits.push(split);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     fn claims(plan: PushPlan<'_>) -> Vec<Claim> {
-        plan.claims(&mut BandShares::default(), 1).0
+        plan.claims(&mut BandShares::default(), &DispatchTo::Broker { visibility_millis: 1 }).0
     }
 
     /// The lanes, the limit, the partitions and the lower bound of a claim.

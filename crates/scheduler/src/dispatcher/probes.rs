@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::breakers::{BreakerKey, target_of};
-use punctual_core::broker::WEBHOOK_POOL;
 use punctual_core::lane::{Lane, Route};
 use punctual_core::store::{Claim, Claimant, Claimed};
 use punctual_core::time::Timestamp;
@@ -138,11 +137,11 @@ async fn launch_probe(
         }
         Route::Push(_) => {
             let Some(term) = core.deps.owned.term_of(&lane.key) else { return };
-            if core.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0) == 0 {
+            if core.deps.webhooks.room().await == 0 {
                 return;
             }
             let terms = term.fence.into_iter().collect();
-            (Claimant::Dispatch { visibility_millis: push.visibility_millis(), terms, from: None }, None)
+            (Claimant::Dispatch { to: push.claims_to(), terms, from: None }, None)
         }
     };
     let claim = Claim { lanes: vec![(lane.id, 1)], limit: 1, claimant };

@@ -1,4 +1,4 @@
-//! The push side: which due webhooks are published now.
+//! The push side: which due webhooks are claimed now, and sent to their workers.
 //!
 //! Current tasks come first: those that came due since this node owns their lane. The backlog
 //! follows, within the remaining room and its tokens. Tenants share the slots by their
@@ -10,23 +10,23 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::broker::{Message, WEBHOOK_POOL};
-use punctual_core::lane::{Lane, Route};
-use punctual_core::store::{Claim, Claimed};
+use punctual_core::lane::Lane;
+use punctual_core::store::{Claim, Claimed, DispatchTo};
 use punctual_core::task::Task;
-use punctual_core::time::{Timestamp, millis};
+use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 
 use super::bands::{BandShares, BandSplit, LaneCandidate};
 use super::calls::ClaimPurpose;
 use super::dispatch_core::DispatchCore;
 use super::plan::{PLAN_LANES_MAX, PushPlan};
-use super::{Config, Report};
+use super::{Config, Deps, Report};
 use crate::backlog_rate::BacklogRate;
 use crate::fairness::TenantClocks;
 use crate::lanes::{ClaimScope, Ranks, by_priority};
 use crate::polls::UntakenTask;
 use crate::targets::Slot;
+use crate::webhook_path::Unsent;
 
 /// The maximum number of lanes of one tenant and priority that a pass considers. It skips those of
 /// crowded targets.
@@ -37,8 +37,8 @@ const PRIORITY_LANES_MAX: usize = 32;
 const PRIORITIES: usize = 10;
 /// The maximum number of tenants that a pass claims for; the next pass continues after them.
 const PASS_TENANTS_MAX: usize = 64;
-/// When tasks that could not be published are due again.
-const BROKER_RETRY_MILLIS: i64 = 1_000;
+/// When tasks that could not be sent are due again.
+const SEND_RETRY_MILLIS: i64 = 1_000;
 
 /// How tenants and bands share webhooks, and what the last claims left.
 pub(super) struct Push {
@@ -55,7 +55,8 @@ pub(super) struct Push {
     is_blocked: bool,
     /// Whether slots were missing, not room.
     are_slots_full: bool,
-    visibility_millis: u64,
+    /// Where the claimed tasks go.
+    to: DispatchTo,
 }
 
 /// What an answered claim of current tasks left.
@@ -68,7 +69,7 @@ struct CurrentRemainder {
 }
 
 impl Push {
-    pub fn new(config: &Config) -> Self {
+    pub fn new(deps: &Deps, config: &Config) -> Self {
         Self {
             clocks: TenantClocks::new(config.fairness.tenants.clone()),
             bands: BandShares::new(config.fairness.bands),
@@ -79,7 +80,7 @@ impl Push {
             current_remainder: None,
             is_blocked: false,
             are_slots_full: false,
-            visibility_millis: millis(config.visibility),
+            to: deps.webhooks.claims_to(config.visibility),
         }
     }
 
@@ -88,7 +89,7 @@ impl Push {
         self.is_blocked
     }
 
-    /// Whether room at the broker would let it claim more.
+    /// Whether room at the workers would let it claim more.
     pub fn waits_for_room(&self) -> bool {
         self.is_blocked && !self.are_slots_full
     }
@@ -105,9 +106,9 @@ impl Push {
         has_backlog.then(|| self.backlog_rate.wait(Instant::now())).filter(|wait| !wait.is_zero())
     }
 
-    /// How long a published task may stay unstarted.
-    pub fn visibility_millis(&self) -> u64 {
-        self.visibility_millis
+    /// Where claimed tasks go.
+    pub fn claims_to(&self) -> DispatchTo {
+        self.to.clone()
     }
 
     /// Claims webhooks, unless such a claim is under way: current tasks first, and the backlog when
@@ -144,8 +145,8 @@ impl Push {
         is_launched
     }
 
-    /// Plans claims on ready lanes whose targets have slots, within the broker's room. From a lane
-    /// with a backlog it claims only current tasks.
+    /// Plans claims on ready lanes whose targets have slots, within the room at their workers. From
+    /// a lane with a backlog it claims only current tasks.
     async fn plan_current(&mut self, core: &mut DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
         self.is_blocked = !core.lanes.ready().pushed().is_empty();
         if !self.is_blocked {
@@ -180,7 +181,7 @@ impl Push {
         overdue.retain(|(lane, _, candidate, term)| plan.add(lane, *candidate, *term, Some(term.since)));
         let backlog: Vec<(Arc<Lane>, Timestamp)> =
             overdue.into_iter().map(|(lane, due_at, ..)| (Arc::clone(lane), due_at)).collect();
-        let planned = plan.claims(&mut self.bands, self.visibility_millis);
+        let planned = plan.claims(&mut self.bands, &self.to);
         for (lane, due_at) in backlog {
             core.lanes.note_backlog(&lane, due_at);
         }
@@ -215,10 +216,10 @@ impl Push {
                 }
             }
         }
-        plan.claims(&mut self.backlog_bands, self.visibility_millis)
+        plan.claims(&mut self.backlog_bands, &self.to)
     }
 
-    /// Handles the answer of a claim of current tasks: publishes them.
+    /// Handles the answer of a claim of current tasks: sends them.
     pub async fn finish(
         &mut self,
         core: &mut DispatchCore,
@@ -236,10 +237,10 @@ impl Push {
         report.more |= moved;
         self.current_remainder =
             Some(CurrentRemainder { left: core.config.claim_batch.saturating_sub(tasks.len()), moved });
-        report.pushed += publish(core, tasks).await;
+        report.pushed += send(core, tasks).await;
     }
 
-    /// Handles the answer of a claim on the backlog: publishes the tasks.
+    /// Handles the answer of a claim on the backlog: sends the tasks.
     pub async fn finish_backlog(
         &mut self,
         core: &mut DispatchCore,
@@ -256,7 +257,7 @@ impl Push {
             self.backlog_bands.reconcile(split, Some(&answer), &core.lanes);
             tasks.extend(self.tasks_of(core, answer));
         }
-        report.pushed += publish(core, tasks).await;
+        report.pushed += send(core, tasks).await;
     }
 
     /// Handles a failed claim of current tasks. Its lanes stay ready for a later pass.
@@ -281,9 +282,9 @@ impl Push {
         answer.tasks
     }
 
-    /// How many messages the broker takes, at most `tasks_max`.
+    /// How many tasks can be sent, at most `tasks_max`.
     async fn room(&mut self, core: &DispatchCore, tasks_max: usize) -> usize {
-        let room = core.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0).min(tasks_max);
+        let room = core.deps.webhooks.room().await.min(tasks_max);
         self.are_slots_full = room > 0;
         room
     }
@@ -300,24 +301,20 @@ fn correct_backlogs(core: &mut DispatchCore, answer: &Claimed) {
     core.limit(answer, now);
 }
 
-/// Publishes claimed tasks; returns how many.
-pub(super) async fn publish(core: &DispatchCore, tasks: Vec<Task>) -> usize {
+/// Sends claimed tasks to their workers; returns how many.
+pub(super) async fn send(core: &DispatchCore, tasks: Vec<Task>) -> usize {
     if tasks.is_empty() {
         return 0;
     }
-    let messages: Vec<Message> = tasks.iter().map(message).collect();
-    let slots: Vec<Slot> = messages.iter().map(Slot::of).collect();
-    for slot in &slots {
-        core.deps.targets.take(slot);
-    }
-    let count = messages.len();
-    if let Err(error) = core.deps.broker.publish(messages).await {
-        tracing::warn!(error = %error, tasks = count, "cannot publish tasks; giving them back for a second");
-        for slot in &slots {
-            core.deps.targets.give_back(slot);
+    let count = tasks.len();
+    core.deps.targets.take_for(tasks.iter().map(|task| &task.lane.key));
+    if let Err(Unsent { tasks, error }) = core.deps.webhooks.send(tasks).await {
+        tracing::warn!(error = %error, tasks = count, "cannot send tasks to their workers; giving them back for a second");
+        for task in &tasks {
+            core.deps.targets.give_back(&Slot::of_lane(&task.lane.key));
         }
         let untaken = tasks.iter().map(UntakenTask::of).collect();
-        core.give_back(untaken, core.now().plus_millis(BROKER_RETRY_MILLIS)).await;
+        core.give_back(untaken, core.now().plus_millis(SEND_RETRY_MILLIS)).await;
         return 0;
     }
     count
@@ -349,20 +346,4 @@ fn lanes_of_each(tenants: usize) -> usize {
 fn served<'a>(splits: &'a [BandSplit], answers: &'a [Claimed]) -> impl Iterator<Item = (&'a str, usize)> {
     debug_assert_eq!(splits.len(), answers.len(), "an answer for each claim");
     splits.iter().zip(answers).map(|(split, answer)| (split.tenant.as_str(), answer.tasks.len()))
-}
-
-fn message(task: &Task) -> Message {
-    let key = &task.lane.key;
-    let target = match &key.route {
-        Route::Push(target) => target.clone(),
-        Route::Pull => String::new(),
-    };
-    Message {
-        task_id: task.id,
-        version: task.position.version,
-        tenant: key.tenant.clone(),
-        priority: key.priority,
-        pool: WEBHOOK_POOL.to_owned(),
-        target,
-    }
 }

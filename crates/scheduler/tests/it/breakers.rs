@@ -223,7 +223,7 @@ async fn a_probe_that_was_not_taken_is_made_again_soon() {
     let by = By { now: START, node: NodeId::new(1), actor: Actor::Client };
     let cancel = transition(&harness.task(id).await.position, Event::Cancel, &by).unwrap();
     harness.sqlite.apply(vec![(id, cancel)]).await.unwrap();
-    let completed = settlement(&probe, RunOutcome::Completed { result: None, http_status: None });
+    let completed = settlement(&probe, RunOutcome::Completed { result: None, http_status: None, dropped: None });
     assert_eq!(harness.settler.settle(TENANT, vec![completed]).await.unwrap(), [Err(SettleRefusal::Cancelled)]);
     harness.watch.run_once().await.unwrap();
     let breaker = harness.open().await.remove(0);
@@ -302,7 +302,7 @@ async fn a_full_queue_does_not_put_the_probe_off() {
     // When the queue has room again, the worker that waits for it gets one.
     harness.advance(PROBE_MILLIS).await;
     assert_eq!(harness.task(behind).await.state(), State::Pending);
-    let completed = settlement(&held, RunOutcome::Completed { result: None, http_status: None });
+    let completed = settlement(&held, RunOutcome::Completed { result: None, http_status: None, dropped: None });
     harness.settler.settle(TENANT, vec![completed]).await.unwrap();
     harness.hints.free(TENANT, "full");
     harness.passes().await;
@@ -330,7 +330,7 @@ async fn pull_workers_get_a_probe_and_no_more() {
     assert_eq!(harness.lease("q", 10).await.len(), 0);
     match probes.first() {
         Some(probe) => {
-            let completed = settlement(probe, RunOutcome::Completed { result: None, http_status: None });
+            let completed = settlement(probe, RunOutcome::Completed { result: None, http_status: None, dropped: None });
             harness.settler.settle(TENANT, vec![completed]).await.unwrap();
         }
         None => harness.circuits.count([ended(WELL, pushed[0], RunEnd::Completed)]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_broker::embedded::EmbeddedBroker;
+use punctual_broker::memory::MemoryBroker;
 use punctual_core::breakers::window::BreakerRules;
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::clock::{Clock, ManualClock};
@@ -20,6 +20,7 @@ use punctual_scheduler::ownership::{self, OwnedPartitions, OwnershipLoop};
 use punctual_scheduler::polls::{PollFilter, PollQueue, PollRequest};
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::{Slot, Targets};
+use punctual_scheduler::webhook_path::WebhookPath;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder};
 use tempfile::TempDir;
@@ -49,7 +50,7 @@ pub struct Harness {
     pub spy: Arc<Spy>,
     pub owner: OwnershipLoop,
     pub clock: Arc<ManualClock>,
-    pub broker: Arc<EmbeddedBroker>,
+    pub broker: Arc<MemoryBroker>,
     pub targets: Arc<Targets>,
     pub dispatcher: Dispatcher,
     pub polls: PollQueue,
@@ -96,7 +97,7 @@ impl Harness {
         let cron = Arc::<CronWaker>::default();
         let store: Arc<dyn Store> =
             Arc::new(NotifyingStore::new(spy.clone(), sqlite.clone(), hints.clone(), cron.clone()));
-        let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
+        let (broker, targets, owned) = (Arc::new(MemoryBroker::new(100)), Arc::new(targets), Arc::new(owned));
         let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
         let owner =
             OwnershipLoop::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);
@@ -119,7 +120,7 @@ impl Harness {
         configure(&mut config);
         let deps = Deps {
             store: Arc::clone(&store),
-            broker: Arc::clone(&broker) as _,
+            webhooks: WebhookPath::Broker(Arc::clone(&broker) as _),
             clock: Arc::clone(&clock) as _,
             hints: Arc::clone(&hints),
             targets: Arc::clone(&targets),

@@ -25,7 +25,7 @@ const fn stale(state: State) -> SettleResult {
 }
 
 fn completed(text: &str) -> RunReport {
-    RunReport::Ended(RunOutcome::Completed { result: Some(json(text)), http_status: None })
+    RunReport::Ended(RunOutcome::Completed { result: Some(json(text)), http_status: None, dropped: None })
 }
 
 fn failed(retryable: bool) -> RunReport {

@@ -118,5 +118,5 @@ impl Store for Spy {
         Ok((first..lanes).take(limit).map(head).collect())
     }
 
-    forward_store!(inner: insert, insert_all, start, apply, apply_as, extend, get, live, list, overdue, counts, live_counts, quarantined, check, close);
+    forward_store!(inner: insert, insert_all, start, apply, apply_as, extend, get, live, results, list, overdue, counts, live_counts, quarantined, check, close);
 }

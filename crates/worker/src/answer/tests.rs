@@ -26,7 +26,7 @@ fn every_status_has_its_outcome() {
         answered.retry_after = Some("7".into());
         let outcome = outcome(answered);
         if (200..300).contains(&status) {
-            assert_eq!(outcome, RunOutcome::Completed { result: None, http_status: Some(status) });
+            assert_eq!(outcome, RunOutcome::Completed { result: None, http_status: Some(status), dropped: None });
             continue;
         }
         let failed = failed(outcome);
@@ -54,27 +54,42 @@ fn only_a_202_can_accept_for_later() {
 #[test]
 fn a_json_body_within_the_bound_is_the_result() {
     let exact = format!("\"{}\"", "a".repeat(limits::RESULT - 2));
-    let over = format!("\"{}\"", "a".repeat(limits::RESULT - 1));
     for (body, result) in [
-        (Some(r#"{"ok": true}"#), Some(r#"{"ok": true}"#)),
-        (Some(" 1 \r\n"), Some("1")),
-        (Some("null"), Some("null")),
-        (Some(exact.as_str()), Some(exact.as_str())),
-        (Some(over.as_str()), None),
-        (Some(""), None),
-        (Some("OK"), None),
-        (Some("<html>"), None),
-        (Some("\u{feff}{}"), None),
-        (Some(r#"{"a":1,"a":2}"#), None),
-        (None, None),
+        (r#"{"ok": true}"#, Some(r#"{"ok": true}"#)),
+        (" 1 \r\n", Some("1")),
+        ("null", Some("null")),
+        (exact.as_str(), Some(exact.as_str())),
+        ("", None),
     ] {
-        let body = body.map(|text| text.as_bytes().to_vec());
-        let wanted =
-            RunOutcome::Completed { result: result.map(|text| Json::parse(text).unwrap()), http_status: Some(200) };
-        assert_eq!(outcome(WebhookAnswer { body, ..answer(200) }), wanted);
+        let result = result.map(|text| Json::parse(text).unwrap());
+        let wanted = RunOutcome::Completed { result, http_status: Some(200), dropped: None };
+        assert_eq!(outcome(WebhookAnswer { body: Some(body.into()), ..answer(200) }), wanted);
     }
-    let outcome = outcome(WebhookAnswer { body: Some(b"\"\xff\"".to_vec()), ..answer(200) });
-    assert_eq!(outcome, RunOutcome::Completed { result: None, http_status: Some(200) });
+}
+
+#[test]
+fn any_other_body_is_dropped_for_a_reason() {
+    let over = format!("\"{}\"", "a".repeat(limits::RESULT - 1));
+    let nested = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels)).into_bytes();
+    for (body, dropped) in [
+        (None, ResultDropped::TooLarge),
+        (Some(over.into_bytes()), ResultDropped::TooLarge),
+        (Some(b"\"\xff\"".to_vec()), ResultDropped::NotUtf8),
+        (Some(b" ".to_vec()), ResultDropped::NotJson),
+        (Some(b"OK".to_vec()), ResultDropped::NotJson),
+        (Some("\u{feff}{}".into()), ResultDropped::NotJson),
+        (Some(br#"{"a":1,"a":2}"#.to_vec()), ResultDropped::NotJson),
+        (Some(nested(128)), ResultDropped::TooDeep),
+    ] {
+        let outcome = outcome(WebhookAnswer { body, ..answer(200) });
+        assert_eq!(
+            outcome,
+            RunOutcome::Completed { result: None, http_status: Some(200), dropped: Some(dropped) },
+            "{dropped:?}"
+        );
+    }
+    let deepest = outcome(WebhookAnswer { body: Some(nested(127)), ..answer(200) });
+    assert!(matches!(deepest, RunOutcome::Completed { result: Some(_), dropped: None, .. }));
 }
 
 #[test]

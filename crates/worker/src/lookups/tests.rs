@@ -8,7 +8,7 @@ use parking_lot::Condvar;
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::state::State;
-use punctual_core::task::{Callback, NewTask, Task};
+use punctual_core::task::{Callback, CallbackBody, NewTask, Task};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, task};
 use tokio::task::JoinSet;
@@ -157,7 +157,7 @@ async fn a_webhook_is_looked_up_for_its_tenant() {
     let webhooks = Webhooks::with_lookups(config, &lookups).unwrap();
     let call = tokio::spawn(async move {
         let task = running(task().tenant("patient").build(), "http://slow.example:1/");
-        webhooks.call(&task, START, Instant::now() + SOON).await
+        webhooks.call(&task, None, START, Instant::now() + SOON).await
     });
     eventually("it is looked up", SOON, async || {
         let state = lookups.shared.state.lock();
@@ -170,7 +170,7 @@ async fn a_webhook_is_looked_up_for_its_tenant() {
 }
 
 fn running(mut new: NewTask, url: &str) -> Task {
-    new.body.callback = Some(Callback { url: url.to_owned(), headers: [].into() });
+    new.body.callback = Some(Callback { url: url.to_owned(), headers: [].into(), body: CallbackBody::Payload });
     let lane = Arc::new(Lane { id: LaneId::new(1), key: new.lane.clone() });
     let mut task = Task::created(Cow::Owned(new), lane, State::Pending);
     (task.position.state, task.position.attempts) = (State::Running, 1);

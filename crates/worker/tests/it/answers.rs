@@ -3,6 +3,7 @@
 use punctual_core::json::Json;
 use punctual_core::run_end::RunOutcome;
 use punctual_core::task::limits;
+use punctual_core::trail::ResultDropped;
 use punctual_testkit::sink::{Sink, SinkAnswer};
 
 use crate::support::{call, failed, failure};
@@ -18,7 +19,7 @@ async fn answered(answer: SinkAnswer) -> RunOutcome {
 #[tokio::test]
 async fn the_status_decides_the_outcome() {
     for status in [200, 201, 202, 204, 299] {
-        let wanted = RunOutcome::Completed { result: None, http_status: Some(status) };
+        let wanted = RunOutcome::Completed { result: None, http_status: Some(status), dropped: None };
         assert_eq!(answered(SinkAnswer::status(status)).await, wanted);
     }
     for (status, code, retryable) in [
@@ -43,15 +44,15 @@ async fn the_status_decides_the_outcome() {
 async fn a_json_body_is_the_result() {
     let exact = format!("\"{}\"", "a".repeat(limits::RESULT - 2));
     let over = format!("\"{}\"", "a".repeat(limits::RESULT - 1));
-    for (body, result) in [
-        (r#"{"invoice": 17.0}"#, Some(r#"{"invoice": 17.0}"#)),
-        ("", None),
-        ("thanks", None),
-        (exact.as_str(), Some(exact.as_str())),
-        (over.as_str(), None),
+    for (body, result, dropped) in [
+        (r#"{"invoice": 17.0}"#, Some(r#"{"invoice": 17.0}"#), None),
+        ("", None, None),
+        ("thanks", None, Some(ResultDropped::NotJson)),
+        (exact.as_str(), Some(exact.as_str()), None),
+        (over.as_str(), None, Some(ResultDropped::TooLarge)),
     ] {
         let result = result.map(|text| Json::parse(text).unwrap());
-        let wanted = RunOutcome::Completed { result, http_status: Some(200) };
+        let wanted = RunOutcome::Completed { result, http_status: Some(200), dropped };
         assert!(answered(SinkAnswer::status(200).body(body)).await == wanted, "{} bytes", body.len());
     }
 }
@@ -85,5 +86,5 @@ async fn a_202_may_accept_for_later() {
     let going_on = SinkAnswer::status(202).header("Punctual-Completion", "async");
     assert_eq!(answered(going_on).await, RunOutcome::Accepted);
     let unknown = SinkAnswer::status(202).header("Punctual-Completion", "later");
-    assert_eq!(answered(unknown).await, RunOutcome::Completed { result: None, http_status: Some(202) });
+    assert_eq!(answered(unknown).await, RunOutcome::Completed { result: None, http_status: Some(202), dropped: None });
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use punctual_core::forward_store;
 use punctual_core::ids::TaskId;
 use punctual_core::state::Change;
-use punctual_core::store::{Applied, Start, Store, StoreError};
+use punctual_core::store::{Applied, Start, Store, StoreError, TaskResult};
 use punctual_core::task::Task;
 
 /// What happens to a call.
@@ -25,12 +25,14 @@ pub enum Fate {
 
 pub struct Faulty {
     inner: Arc<dyn Store>,
-    /// The fates of the next calls to `start` and to `apply`; further calls succeed.
+    /// The fates of the next calls to `start`, `apply` and `results`; further calls succeed.
     pub starts: Mutex<VecDeque<Fate>>,
     pub applies: Mutex<VecDeque<Fate>>,
-    /// How many tasks each call to `start` and to `apply` had.
+    pub reads: Mutex<VecDeque<Fate>>,
+    /// How many tasks each of these calls had.
     pub started: Mutex<Vec<usize>>,
     pub applied: Mutex<Vec<usize>>,
+    pub read: Mutex<Vec<usize>>,
 }
 
 impl Faulty {
@@ -39,8 +41,10 @@ impl Faulty {
             inner,
             starts: Mutex::default(),
             applies: Mutex::default(),
+            reads: Mutex::default(),
             started: Mutex::default(),
             applied: Mutex::default(),
+            read: Mutex::default(),
         }
     }
 }
@@ -77,6 +81,12 @@ impl Store for Faulty {
         let fate = self.applies.lock().unwrap().pop_front();
         let ids: Vec<TaskId> = changes.iter().map(|(id, _)| *id).collect();
         meet(fate, &ids, self.inner.apply(changes)).await
+    }
+
+    async fn results(&self, ids: Vec<TaskId>, max_bytes: usize) -> Result<Vec<Option<TaskResult>>, StoreError> {
+        self.read.lock().unwrap().push(ids.len());
+        let fate = self.reads.lock().unwrap().pop_front();
+        meet(fate, &ids.clone(), self.inner.results(ids, max_bytes)).await
     }
 
     forward_store!(inner: insert, insert_all, claim, apply_as, extend, get, live, list, heads, overdue, counts, live_counts, quarantined, check, close);

@@ -4,21 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use punctual_broker::embedded::EmbeddedBroker;
-use punctual_core::broker::{Message, WEBHOOK_POOL};
+use punctual_broker::memory::MemoryBroker;
+use punctual_core::broker::{Broker, Message, WEBHOOK_POOL};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::json::Json;
 use punctual_core::lane::Route;
 use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Applied, Claim, Claimant, Inserted};
+use punctual_core::store::{Applied, Claim, Claimant, DispatchTo, Inserted};
 use punctual_core::task::{NewTask, Task};
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, millis};
 use punctual_core::trail::Actor;
 use punctual_scheduler::targets::{Slot, Targets};
+use punctual_scheduler::webhook_path::LocalWorker;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::fixtures::{START, TENANT};
-use punctual_worker::{Config, Consumer, Deps, Report, WorkerStats};
+use punctual_testkit::fixtures::{START, TENANT, task};
+use punctual_worker::{Config, Consumer, Deps, Report, WebhookWorker, WorkerStats};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +31,7 @@ pub const LATE: i64 = 250;
 
 pub struct Harness {
     pub deps: Deps,
+    pub broker: Arc<MemoryBroker>,
     pub config: Config,
     pub shutdown: CancellationToken,
     /// The sum of the lateness of all runs.
@@ -46,7 +49,6 @@ impl Harness {
         let sum = Arc::clone(&lateness);
         let deps = Deps {
             store: Arc::new(store),
-            broker: Arc::new(EmbeddedBroker::new(10_000)),
             clock,
             targets: Arc::new(Targets::new(1_000, usize::MAX)),
             circuits: Arc::default(),
@@ -55,12 +57,42 @@ impl Harness {
             node,
         };
         let config = Config { drain: AMPLE, ..Config::named("webhook-1".to_owned()) };
-        Self { deps, config, shutdown: CancellationToken::new(), lateness, _data: data }
+        let broker = Arc::new(MemoryBroker::new(10_000));
+        Self { deps, broker, config, shutdown: CancellationToken::new(), lateness, _data: data }
     }
 
     /// Starts a worker.
     pub fn start(&self) -> JoinHandle<Report> {
-        tokio::spawn(Consumer::new(self.deps.clone(), self.config.clone()).run(self.shutdown.clone()))
+        let broker = Arc::clone(&self.broker) as Arc<dyn Broker>;
+        tokio::spawn(Consumer::new(self.deps.clone(), broker, self.config.clone()).run(self.shutdown.clone()))
+    }
+
+    /// Starts a worker without a broker, and returns what runs are handed over to.
+    pub fn start_local(&self) -> (JoinHandle<Report>, Arc<dyn LocalWorker>) {
+        let worker = WebhookWorker::new(self.deps.clone(), self.config.clone());
+        let handle = worker.handle();
+        (tokio::spawn(worker.run(self.shutdown.clone())), handle)
+    }
+
+    /// Claims everything that is due for a worker of this process, which starts the runs.
+    pub async fn claim_started(&self, worker: &dyn LocalWorker) -> Vec<Task> {
+        let (name, grace) = worker.claims_as();
+        let to = DispatchTo::Worker { name, grace_millis: millis(grace) };
+        let tasks = self.claim(to).await;
+        for task in &tasks {
+            self.deps.targets.take(&Slot::of_lane(&task.lane.key));
+        }
+        tasks
+    }
+
+    async fn claim(&self, to: DispatchTo) -> Vec<Task> {
+        let heads = self.deps.store.heads(None, self.now().plus_millis(1), 1_000).await.unwrap();
+        let claim = Claim {
+            lanes: heads.iter().map(|head| (head.lane.id, 10_000)).collect(),
+            limit: 10_000,
+            claimant: Claimant::Dispatch { to, terms: Vec::new(), from: None },
+        };
+        self.deps.store.claim(vec![claim]).await.unwrap().remove(0).tasks
     }
 
     /// Stops the worker, and waits until it has ended.
@@ -84,14 +116,8 @@ impl Harness {
 
     /// Claims everything that is due and publishes it, as the dispatcher does.
     pub async fn dispatch(&self) -> Vec<Message> {
-        let heads = self.deps.store.heads(None, self.now().plus_millis(1), 1_000).await.unwrap();
-        let claim = Claim {
-            lanes: heads.iter().map(|head| (head.lane.id, 10_000)).collect(),
-            limit: 10_000,
-            claimant: Claimant::Dispatch { visibility_millis: 60_000, terms: Vec::new(), from: None },
-        };
-        let claimed = self.deps.store.claim(vec![claim]).await.unwrap().remove(0);
-        let messages: Vec<Message> = claimed.tasks.iter().map(message).collect();
+        let tasks = self.claim(DispatchTo::Broker { visibility_millis: 60_000 }).await;
+        let messages: Vec<Message> = tasks.iter().map(message).collect();
         self.publish(messages.clone()).await;
         messages
     }
@@ -100,7 +126,7 @@ impl Harness {
         for message in &messages {
             self.deps.targets.take(&Slot::of(message));
         }
-        self.deps.broker.publish(messages).await.unwrap();
+        self.broker.publish(messages).await.unwrap();
     }
 
     pub async fn submit(&self, tasks: Vec<NewTask>) -> Vec<TaskId> {
@@ -129,6 +155,17 @@ impl Harness {
             if taken == (0, 0) { Ok(()) } else { Err(format!("{taken:?}")) }
         })
         .await;
+    }
+
+    /// Runs a task of a pull worker to its end, with this result.
+    pub async fn completed(&self, kind: &str, result: &str) -> TaskId {
+        let id = self.insert(vec![task().kind(kind).queue(kind).build()]).await[0];
+        let claimant = Claimant::Worker { name: "w".to_owned(), lease_millis: 60_000, due_by: None };
+        let claim = Claim { lanes: vec![(self.get(id).await.lane.id, 1)], limit: 1, claimant };
+        assert_eq!(self.deps.store.claim(vec![claim]).await.unwrap()[0].tasks.len(), 1);
+        let result = Some(Json::parse(result).unwrap());
+        self.change(id, Event::Complete { result, http_status: None, dropped: None }).await;
+        id
     }
 
     /// Changes a task behind the worker's back.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use punctual_core::failure::FailureCause;
 use punctual_core::run_end::RunOutcome;
+use punctual_core::trail::ResultDropped;
 use punctual_testkit::sink::{Sink, SinkAnswer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -69,7 +70,13 @@ async fn a_flood_of_1xx_times_out() {
 async fn an_endless_body_is_cut_and_the_status_stands() {
     let sink = Sink::start();
     sink.answer("/", SinkAnswer::endless());
-    assert_eq!(call(&sink.url("/")).await, RunOutcome::Completed { result: None, http_status: Some(200) });
+    let dropped = Some(ResultDropped::TooLarge);
+    let wanted = RunOutcome::Completed { result: None, http_status: Some(200), dropped };
+    assert_eq!(call(&sink.url("/")).await, wanted);
+    // The header means something on a 202 only: this is an answer like any other.
+    let endless = SinkAnswer::endless().header("Punctual-Completion", "async");
+    sink.answer("/", endless);
+    assert_eq!(call(&sink.url("/")).await, wanted);
 
     let server = Raw::serve(|mut stream| async move {
         read_request(&mut stream).await?;

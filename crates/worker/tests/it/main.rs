@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod answers;
+mod envelopes;
 mod faulty;
 mod harness;
 mod hostile;
+mod local;
 mod requests;
 mod runs;
 mod shutdown;

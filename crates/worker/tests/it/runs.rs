@@ -6,8 +6,9 @@ use std::time::Duration;
 use punctual_core::failure::FailureCause;
 use punctual_core::run_end::RunEnd;
 use punctual_core::state::{Event, Failure, State};
-use punctual_core::trail::RunError;
+use punctual_core::trail::{RunEnded, RunError};
 use punctual_scheduler::dispatcher::{self, Dispatcher};
+use punctual_scheduler::webhook_path::WebhookPath;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{self, json, retry_policy};
 use punctual_testkit::sink::{Sink, SinkAnswer};
@@ -29,7 +30,7 @@ async fn a_task_is_called_and_completed() {
     let end = runs[0].end.as_ref().unwrap();
     assert_eq!((runs.len(), runs[0].worker.as_ref()), (1, "webhook-1"));
     assert_eq!(hits[0].header("punctual-fencing-token"), runs[0].token.to_string());
-    assert_eq!((end.outcome, end.http_status), ("completed", Some(201)));
+    assert_eq!((end.outcome, end.http_status), (RunEnded::Completed, Some(201)));
     harness.until_idle(&sink.url("")).await;
     harness.stop(worker).await;
     assert_eq!(harness.deps.stats.ended(RunEnd::Completed), 1);
@@ -160,7 +161,7 @@ async fn a_dead_target_does_not_delay_others() {
     harness.insert(tasks).await;
     let deps = dispatcher::Deps {
         store: harness.deps.store.clone(),
-        broker: harness.deps.broker.clone(),
+        webhooks: WebhookPath::Broker(harness.broker.clone()),
         clock: harness.deps.clock.clone(),
         hints: std::sync::Arc::default(),
         targets: harness.deps.targets.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_core::broker::WEBHOOK_POOL;
+use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::run_end::RunEnd;
 use punctual_core::state::State;
 use punctual_core::trail::{Actor, Step};
@@ -33,12 +33,10 @@ async fn a_call_may_end_during_the_drain() {
 async fn a_run_that_is_cut_off_is_given_back_uncounted() {
     let (mut harness, sink) = (Harness::open(), Sink::start());
     sink.answer("/hook", SinkAnswer::hang());
-    harness.config.concurrency = 2;
-    harness.config.batch = 2;
     harness.config.drain = Duration::from_millis(50);
     let ids = harness.submit(fixtures::task().push(&sink.url("")).times(7)).await;
     let worker = harness.start();
-    sink.wait_for("/hook", 2, AMPLE).await;
+    sink.wait_for("/hook", 7, AMPLE).await;
     assert_eq!(harness.stop(worker).await, Report { drained: 0, given_back: 7 });
     for id in ids {
         let task = harness.get(id).await;
@@ -47,19 +45,17 @@ async fn a_run_that_is_cut_off_is_given_back_uncounted() {
         assert_eq!((last.step.clone(), last.actor.clone()), (Step::GivenBack, Actor::Node));
     }
     harness.until_idle(&sink.url("")).await;
-    assert_eq!(harness.deps.broker.depth(WEBHOOK_POOL).await.unwrap(), 0);
-    assert_eq!((sink.hits("/hook").len(), harness.deps.stats.ended(RunEnd::GivenBack)), (2, 2));
+    assert_eq!((sink.hits("/hook").len(), harness.deps.stats.ended(RunEnd::GivenBack)), (7, 7));
 }
 
 #[tokio::test]
-async fn messages_stay_in_a_broker_that_outlives_the_node() {
-    let (mut harness, sink) = (Harness::open(), Sink::start());
-    harness.config.broker_ends_with_us = false;
+async fn messages_stay_in_the_broker() {
+    let (harness, sink) = (Harness::open(), Sink::start());
     harness.shutdown.cancel();
     harness.submit(fixtures::task().push(&sink.url("")).times(3)).await;
     let worker = harness.start();
     assert_eq!(harness.stop(worker).await, Report::default());
-    assert_eq!(harness.deps.broker.depth(WEBHOOK_POOL).await.unwrap(), 3);
+    assert_eq!(harness.broker.depth(WEBHOOK_POOL).await.unwrap(), 3);
 }
 
 #[tokio::test]
@@ -68,7 +64,7 @@ async fn a_closed_broker_ends_the_worker() {
     let worker = harness.start();
     let ids = harness.submit(vec![fixtures::task().push(&gate.target()).build()]).await;
     gate.until_called(1).await;
-    harness.deps.broker.close().await;
+    harness.broker.close().await;
     gate.open();
     worker.await.unwrap();
     assert_eq!(harness.get(ids[0]).await.state(), State::Completed);

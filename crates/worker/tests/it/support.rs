@@ -9,7 +9,7 @@ use punctual_core::lane::{Lane, LaneId};
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::state::{Position, State};
-use punctual_core::task::{Callback, NewTask, Task};
+use punctual_core::task::{Callback, CallbackBody, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_testkit::fixtures::{self, START};
 use punctual_worker::answer::{WebhookResult, judge};
@@ -26,8 +26,11 @@ pub const BRIEF: Duration = Duration::from_millis(300);
 /// A task with this callback, in its second attempt.
 pub fn task(url: &str) -> Task {
     let NewTask { id, lane, created_at, execute_at, expires_at, mut body, trail, .. } = fixtures::task().build();
-    body.callback =
-        Some(Callback { url: url.to_owned(), headers: [("x-team".to_owned(), "billing".to_owned())].into() });
+    body.callback = Some(Callback {
+        url: url.to_owned(),
+        headers: [("x-team".to_owned(), "billing".to_owned())].into(),
+        body: CallbackBody::Payload,
+    });
     Task {
         id,
         lane: Arc::new(Lane { id: LaneId::new(1), key: lane }),
@@ -68,7 +71,7 @@ pub async fn call(url: &str) -> RunOutcome {
 
 /// The call of a URL.
 pub async fn call_within(url: &str, time: Duration) -> RunOutcome {
-    judged(webhooks().call(&task(url), now(), Instant::now() + time).await)
+    judged(webhooks().call(&task(url), None, now(), Instant::now() + time).await)
 }
 
 pub fn judged(result: WebhookResult) -> RunOutcome {

@@ -77,7 +77,11 @@ async fn a_known_certificate_is_trusted_for_its_own_host() {
     }
     let server = Secure::start("127.0.0.1");
     for url in [server.url(), server.url().replace("127.0.0.1", "localhost")] {
-        assert_eq!(call(&url).await, RunOutcome::Completed { result: None, http_status: Some(204) }, "{url}");
+        assert_eq!(
+            call(&url).await,
+            RunOutcome::Completed { result: None, http_status: Some(204), dropped: None },
+            "{url}"
+        );
     }
     let other = Secure::start("127.0.0.2");
     assert_eq!(failed(call(&other.url()).await).error.code, "tls_failed");

@@ -13,7 +13,7 @@ use crate::faulty::{Fate, Faulty};
 use crate::harness::Harness;
 use crate::support::AMPLE;
 
-fn faulty() -> (Harness, Arc<Faulty>) {
+pub fn faulty() -> (Harness, Arc<Faulty>) {
     let mut harness = Harness::open();
     let faulty = Arc::new(Faulty::new(Arc::clone(&harness.deps.store)));
     harness.deps.store = Arc::clone(&faulty) as Arc<dyn Store>;

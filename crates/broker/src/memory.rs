@@ -1,4 +1,5 @@
-//! The broker inside the process.
+//! A broker in memory: the least that keeps the contract. Tests of the dispatcher and the worker
+//! use it; a node without a broker hands runs over directly.
 //!
 //! The dispatcher publishes, the worker subscribes. One lock over small maps. Nothing survives the
 //! process, and nothing has to: the store knows which tasks are queued, and the reaper gives them
@@ -16,11 +17,11 @@ use tokio::sync::Notify;
 
 /// A broker in memory (see the module). Cheap to clone; clones are the same broker.
 #[derive(Clone)]
-pub struct EmbeddedBroker {
+pub struct MemoryBroker {
     shared: Arc<Shared>,
 }
 
-impl EmbeddedBroker {
+impl MemoryBroker {
     /// A broker that holds at most `capacity_per_pool` messages for each pool.
     pub fn new(capacity_per_pool: usize) -> Self {
         let shared = Shared {
@@ -34,7 +35,7 @@ impl EmbeddedBroker {
 }
 
 #[async_trait]
-impl Broker for EmbeddedBroker {
+impl Broker for MemoryBroker {
     async fn publish(&self, messages: Vec<Message>) -> Result<(), BrokerError> {
         self.shared.state.lock().publish(messages, self.shared.capacity)?;
         self.shared.arrived.notify_waiters();
@@ -46,7 +47,7 @@ impl Broker for EmbeddedBroker {
         state.open()?;
         let subscriber = state.next_number();
         let shared = Arc::clone(&self.shared);
-        Ok(Box::new(EmbeddedSubscription { shared, pool: pool.into(), subscriber, prefetch: prefetch.max(1) }))
+        Ok(Box::new(MemorySubscription { shared, pool: pool.into(), subscriber, prefetch: prefetch.max(1) }))
     }
 
     async fn depth(&self, pool: &str) -> Result<usize, BrokerError> {
@@ -82,7 +83,7 @@ impl Broker for EmbeddedBroker {
     }
 }
 
-struct EmbeddedSubscription {
+struct MemorySubscription {
     shared: Arc<Shared>,
     pool: Arc<str>,
     subscriber: u64,
@@ -90,7 +91,7 @@ struct EmbeddedSubscription {
 }
 
 #[async_trait]
-impl Subscription for EmbeddedSubscription {
+impl Subscription for MemorySubscription {
     async fn recv(&mut self) -> Option<Delivery> {
         loop {
             let arrived = self.shared.arrived.notified();
@@ -113,7 +114,7 @@ impl Subscription for EmbeddedSubscription {
     }
 }
 
-impl Drop for EmbeddedSubscription {
+impl Drop for MemorySubscription {
     fn drop(&mut self) {
         if let Some(pool) = self.shared.state.lock().pools.get_mut(&*self.pool) {
             pool.forget(self.subscriber);

@@ -22,7 +22,7 @@ async fn next(subscription: &mut Box<dyn Subscription>) -> Delivery {
 
 #[tokio::test]
 async fn a_batch_over_pools_is_taken_whole_or_not_at_all() {
-    let broker = EmbeddedBroker::new(2);
+    let broker = MemoryBroker::new(2);
     broker.publish(vec![message("a", 5)]).await.unwrap();
     let batch = vec![message("b", 5), message("a", 5), message("a", 5)];
     assert!(matches!(broker.publish(batch).await, Err(BrokerError::Full)));
@@ -32,7 +32,7 @@ async fn a_batch_over_pools_is_taken_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn a_delivery_counts_until_it_is_acknowledged() {
-    let broker = EmbeddedBroker::new(1);
+    let broker = MemoryBroker::new(1);
     broker.publish(vec![message("a", 5)]).await.unwrap();
     let mut subscription = broker.subscribe("a", 8).await.unwrap();
     let delivery = next(&mut subscription).await;
@@ -45,7 +45,7 @@ async fn a_delivery_counts_until_it_is_acknowledged() {
 
 #[tokio::test]
 async fn a_returned_message_keeps_its_order() {
-    let broker = EmbeddedBroker::new(8);
+    let broker = MemoryBroker::new(8);
     let sent: Vec<Message> = [5, 5, 5, 9].into_iter().map(|priority| message("a", priority)).collect();
     broker.publish(sent.clone()).await.unwrap();
     let mut subscription = broker.subscribe("a", 8).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_returned_message_keeps_its_order() {
 
 #[tokio::test]
 async fn a_dropped_wait_takes_nothing() {
-    let broker = EmbeddedBroker::new(8);
+    let broker = MemoryBroker::new(8);
     let mut subscription = broker.subscribe("a", 1).await.unwrap();
     for _ in 0..3 {
         assert!(poll_once(subscription.recv()).is_pending());
@@ -76,7 +76,7 @@ async fn a_dropped_wait_takes_nothing() {
 
 #[tokio::test]
 async fn a_late_ack_removes_only_a_waiting_message() {
-    let broker = EmbeddedBroker::new(8);
+    let broker = MemoryBroker::new(8);
     broker.publish(vec![message("a", 5), message("a", 5)]).await.unwrap();
     let mut gone = broker.subscribe("a", 8).await.unwrap();
     let (first, second) = (next(&mut gone).await, next(&mut gone).await);
@@ -93,7 +93,7 @@ async fn a_late_ack_removes_only_a_waiting_message() {
 
 #[tokio::test]
 async fn a_closed_broker_ends_every_wait() {
-    let broker = EmbeddedBroker::new(1);
+    let broker = MemoryBroker::new(1);
     broker.publish(vec![message("a", 5)]).await.unwrap();
     let mut subscription = broker.subscribe("b", 1).await.unwrap();
     let (waiting, closing) = (broker.clone(), broker.clone());
@@ -106,7 +106,7 @@ async fn a_closed_broker_ends_every_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_wake_up_is_lost_between_threads() {
     const MESSAGES: usize = 4_000;
-    let broker = EmbeddedBroker::new(7);
+    let broker = MemoryBroker::new(7);
     let publisher = tokio::spawn({
         let broker = broker.clone();
         async move {
@@ -155,7 +155,7 @@ fn rand_bit() -> bool {
 
 #[tokio::test]
 async fn tenants_are_served_round_robin_most_urgent_first() {
-    let broker = EmbeddedBroker::new(100);
+    let broker = MemoryBroker::new(100);
     let of = |tenant: &str, priority| Message { tenant: tenant.to_owned(), ..message("a", priority) };
     broker.publish((0..10).map(|_| of("busy", 9)).collect()).await.unwrap();
     broker.publish(vec![of("quiet", 1), of("quiet", 5)]).await.unwrap();
