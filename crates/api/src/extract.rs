@@ -1,55 +1,25 @@
 //! Extractors: the parts of a request that handlers take.
 //!
-//! Every refusal is a [`Problem`], never the framework's plain text. [`json`] reads JSON strictly
-//! and points at faults, [`body`] reads bytes up to a limit, and [`query`] refuses unknown
-//! parameters.
+//! Every refusal is a [`Problem`], never the framework's plain text. [`json`] reads JSON strictly,
+//! [`body`] reads bytes up to a limit, and [`query`] refuses unknown parameters. The faults of a
+//! query and of a body are checked together, so that one answer has them all.
 
 pub mod body;
 mod condition;
 pub mod json;
 pub mod query;
 
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequestParts, Path};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use punctual_core::ids::TaskId;
 use punctual_core::task::Task;
-use serde::de::DeserializeOwned;
 
 pub use condition::If;
+pub use json::{JsonBody, MaybeJsonBody};
 
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-
-/// A body of JSON, up to the limit of a single task.
-pub struct JsonBody<T>(pub T);
-
-impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        body::require_json(request.headers())?;
-        let bytes = body::read(request, api.config.body_bytes).await?;
-        json::read(&bytes).map(Self)
-    }
-}
-
-/// A body of JSON that may be absent or `null`.
-pub struct MaybeJsonBody<T>(pub T);
-
-impl<T: DeserializeOwned + Default> FromRequest<Api> for MaybeJsonBody<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let media_type = body::require_json(request.headers());
-        let bytes = body::read(request, api.config.body_bytes).await?;
-        if bytes.is_empty() {
-            return Ok(Self(T::default()));
-        }
-        media_type?;
-        Ok(Self(json::read::<Option<T>>(&bytes)?.unwrap_or_default()))
-    }
-}
 
 /// A request about one task.
 pub struct TaskRequest {

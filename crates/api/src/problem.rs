@@ -140,6 +140,9 @@ impl fmt::Display for Code {
     }
 }
 
+/// The maximum number of faults that a `detail` names.
+const NAMED_MAX: usize = 3;
+
 /// One occurrence of a problem, on its way to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -157,11 +160,26 @@ impl Problem {
 
     /// A request that is well formed but not valid, with all its faults.
     pub fn invalid(errors: Vec<FieldError>) -> Self {
+        Self::faulty(Code::InvalidRequest, errors, 0)
+    }
+
+    /// A request with these faults, and `more` that are not listed.
+    fn faulty(code: Code, errors: Vec<FieldError>, more: usize) -> Self {
+        let said = |fault: &FieldError| format!("{}: {}", fault.place(), fault.message);
         let detail = match errors.as_slice() {
-            [only] => format!("{}: {}", only.place(), only.message),
-            many => format!("{} things are wrong with the request; see errors", many.len()),
+            [only] if more == 0 => said(only),
+            listed => {
+                let named: Vec<String> = listed.iter().take(NAMED_MAX).map(said).collect();
+                let all = listed.len() + more;
+                let where_others_are = match (all - named.len(), more) {
+                    (0, _) => String::new(),
+                    (_, 0) => "; errors lists all".to_owned(),
+                    _ => format!("; errors lists the first {}", listed.len()),
+                };
+                format!("{all} things are wrong with the request. {}{where_others_are}", named.join("; "))
+            }
         };
-        Self { errors, ..Self::new(Code::InvalidRequest, detail) }
+        Self { errors, ..Self::new(code, detail) }
     }
 
     /// A request with one fault.
@@ -249,10 +267,10 @@ impl IntoResponse for Problem {
 
 impl From<SubmissionError> for Problem {
     fn from(error: SubmissionError) -> Self {
-        let SubmissionError { code, detail, faults: errors } = error;
+        let SubmissionError { code, detail, faults: errors, more } = error;
         let code = match code {
-            ErrorCode::Invalid => return Self::invalid(errors),
-            ErrorCode::TooLarge => Code::TooLarge,
+            ErrorCode::Invalid => return Self::faulty(Code::InvalidRequest, errors, more),
+            ErrorCode::TooLarge => return Self::faulty(Code::TooLarge, errors, more),
             ErrorCode::DependencyCycle => Code::DependencyCycle,
             ErrorCode::UnknownDependency => Code::UnknownDependency,
         };
@@ -325,6 +343,18 @@ mod tests {
                 "errors": [{"pointer": "/priority", "message": "must be from 0 to 9"}],
             })
         );
+    }
+
+    #[test]
+    fn a_detail_names_the_first_few_faults() {
+        let faults = |count: usize| (0..count).map(|at| FieldError::new(format!("/f{at}"), "is odd")).collect();
+        let detail = |count, more| Problem::faulty(Code::InvalidRequest, faults(count), more).detail;
+        assert_eq!(detail(1, 0), "f0: is odd");
+        assert_eq!(detail(2, 0), "2 things are wrong with the request. f0: is odd; f1: is odd");
+        let first = "f0: is odd; f1: is odd; f2: is odd";
+        assert_eq!(detail(4, 0), format!("4 things are wrong with the request. {first}; errors lists all"));
+        let many = format!("109 things are wrong with the request. {first}; errors lists the first 100");
+        assert_eq!(detail(100, 9), many);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub fn refuse_impossible<E: From<SubmissionError>>(members: &mut [Result<NewTask
                 _ => format!("it waits for itself: the tasks {listed} of the batch depend on each other in a cycle"),
             };
             let fault = FieldError::new(format!("/tasks/{position}/depends_on"), "must not lead back to the task");
-            let error = SubmissionError { code: ErrorCode::DependencyCycle, detail, faults: vec![fault] };
+            let error = SubmissionError { code: ErrorCode::DependencyCycle, detail, faults: vec![fault], more: 0 };
             members[position] = Err(error.into());
         }
     }
@@ -50,7 +50,7 @@ pub fn depends_on_refused(child: usize, parent: usize) -> SubmissionError {
     let detail = format!("it depends on task {parent} of the batch, which was refused; nothing was stored of it");
     let message = format!("names task {parent} of the batch, which was refused");
     let fault = FieldError::new(format!("/tasks/{child}/depends_on"), message);
-    SubmissionError { code: ErrorCode::UnknownDependency, detail, faults: vec![fault] }
+    SubmissionError { code: ErrorCode::UnknownDependency, detail, faults: vec![fault], more: 0 }
 }
 
 fn listed(cycle: &[usize]) -> String {
@@ -148,7 +148,7 @@ mod tests {
     use punctual_core::time::Timestamp;
 
     use super::*;
-    use crate::{SubmissionRules, TaskValidator};
+    use crate::{BatchContext, Faults, SubmissionRules, TaskValidator};
 
     type Member = Result<NewTask, SubmissionError>;
 
@@ -158,7 +158,9 @@ mod tests {
         let validator = TaskValidator::new(&rules, "acme", Timestamp::from_millis(0), NodeId::new(7));
         let ids: Vec<TaskId> = of.iter().map(|_| TaskId::new()).collect();
         let task = |(position, parents): (usize, &Vec<usize>)| {
-            let mut task = validator.check(punctual_client::NewTask::of_type("t"), None).unwrap();
+            let mut task = validator
+                .check(&mut Faults::default(), punctual_client::NewTask::of_type("t"), None, &BatchContext::none())
+                .unwrap();
             task.id = ids[position];
             task.body.dependencies.ids = parents.iter().map(|parent| ids[*parent]).collect();
             Ok(task)
@@ -206,7 +208,8 @@ mod tests {
     #[test]
     fn a_dependent_of_a_refused_member_is_refused() {
         let (mut members, ids) = batch(&[vec![], vec![0], vec![1], vec![]]);
-        members[0] = Err(SubmissionError { code: ErrorCode::Invalid, detail: "bad".to_owned(), faults: Vec::new() });
+        members[0] =
+            Err(SubmissionError { code: ErrorCode::Invalid, detail: "bad".to_owned(), faults: Vec::new(), more: 0 });
         refuse_impossible(&mut members, &ids);
         let codes: Vec<_> = members.iter().map(|member| member.as_ref().err().map(|error| error.code)).collect();
         assert_eq!(codes, [Some(ErrorCode::Invalid), UNKNOWN, UNKNOWN, None]);

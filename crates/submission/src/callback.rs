@@ -1,4 +1,5 @@
-//! The rules of `callback_url` and `callback_headers`, for a task and for a queue's default.
+//! The rules of `callback_url`, `callback_headers` and `callback_body`, for a task and for the
+//! defaults of a queue.
 //!
 //! Invariant: a URL that passes names a target, and no address in a forbidden network.
 
@@ -7,10 +8,10 @@ use std::collections::{BTreeMap, HashSet};
 use punctual_core::callback;
 use punctual_core::lane::Route;
 use punctual_core::networks::AllowedNetworks;
-use punctual_core::task::{Callback, limits};
+use punctual_core::task::{Callback, CallbackBody, limits};
 
 use crate::error::pointer_token;
-use crate::fields::Faults;
+use crate::faults::Faults;
 
 type Headers = BTreeMap<String, String>;
 
@@ -20,13 +21,17 @@ impl Faults {
         &mut self,
         url: Option<String>,
         headers: Option<Headers>,
+        body: CallbackBody,
         allowed: &AllowedNetworks,
     ) -> (Route, Option<Callback>) {
         let headers = headers.unwrap_or_default();
         self.callback_headers(&headers);
         let Some(url) = url else {
-            if !headers.is_empty() {
+            if !headers.is_empty() && !self.is_left_out("/callback_url") {
                 self.add("/callback_headers", "needs a callback_url beside it");
+            }
+            if body != CallbackBody::default() {
+                self.add("/callback_body", "needs a callback_url beside it");
             }
             return (Route::Pull, None);
         };
@@ -35,7 +40,7 @@ impl Faults {
                 if is_forbidden(&url, allowed) {
                     self.add("/callback_url", "points into a network that callbacks may not go to; `webhooks.allow_networks` lists those that they may");
                 }
-                (Route::Push(target), Some(Callback { url, headers }))
+                (Route::Push(target), Some(Callback { url, headers, body }))
             }
             Err(fault) => {
                 self.add("/callback_url", fault.to_string());

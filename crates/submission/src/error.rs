@@ -8,6 +8,8 @@ use std::fmt;
 
 use punctual_client::problem::FieldError;
 
+use crate::reading::quote;
+
 /// What kind of refusal it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
@@ -28,8 +30,10 @@ pub struct SubmissionError {
     pub code: ErrorCode,
     /// A sentence about this refusal; empty where the faults say everything.
     pub detail: String,
-    /// Every fault, with the place in the submission.
+    /// The faults, with their places in the submission.
     pub faults: Vec<FieldError>,
+    /// How many more there are, beyond the bound of the list.
+    pub more: usize,
 }
 
 impl SubmissionError {
@@ -39,6 +43,21 @@ impl SubmissionError {
         for fault in &mut self.faults {
             fault.pointer.insert_str(0, prefix);
         }
+        self
+    }
+
+    /// The same error, whose faults say what was sent there: `text` is the submission.
+    #[must_use]
+    pub fn quoting(mut self, text: &str) -> Self {
+        quote(text, &mut self.faults);
+        self
+    }
+
+    /// The same error with at most `most` faults, for an item of many.
+    #[must_use]
+    pub fn shortened(mut self, most: usize) -> Self {
+        self.more += self.faults.len().saturating_sub(most);
+        self.faults.truncate(most);
         self
     }
 }
@@ -53,13 +72,21 @@ impl fmt::Display for SubmissionError {
             let separator = if at == 0 { "" } else { "; " };
             write!(f, "{separator}{}: {}", fault.place(), fault.message)?;
         }
+        if self.more > 0 {
+            write!(f, "; and {} more", self.more)?;
+        }
         Ok(())
     }
 }
 
 impl std::error::Error for SubmissionError {}
 
-/// `text` as a reference token of a JSON pointer (RFC 6901).
+/// The maximum length of a name in a pointer, in bytes: a longer one is no name of ours.
+const TOKEN_MAX: usize = 255;
+
+/// `text` as a reference token of a JSON pointer (RFC 6901), cut if it is very long.
 pub fn pointer_token(text: &str) -> String {
-    text.replace('~', "~0").replace('/', "~1")
+    let cut = &text[..text.floor_char_boundary(TOKEN_MAX)];
+    let end = if cut.len() < text.len() { "…" } else { "" };
+    format!("{}{end}", cut.replace('~', "~0").replace('/', "~1"))
 }

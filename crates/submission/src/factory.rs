@@ -4,7 +4,6 @@
 //! the inbox. The rules are those of every other submission, with the queue settings of this
 //! moment. The submitter is gone by then, so an error becomes one line of text for the operator.
 
-use punctual_client as wire;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::schedules::Schedule;
 use punctual_core::state::By;
@@ -12,7 +11,7 @@ use punctual_core::task::{Body, NewTask};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 
-use crate::{SubmissionRules, TaskValidator};
+use crate::{BatchContext, SubmissionRules, TaskValidator, reading};
 
 /// An occurrence that fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +68,10 @@ impl TaskFactory {
 }
 
 fn check(rules: &SubmissionRules, tenant: &str, by: &By<'_>, submission: &str) -> Result<NewTask, String> {
-    let new: wire::NewTask = serde_json::from_str(submission).map_err(|fault| fault.to_string())?;
-    TaskValidator::by(rules, tenant, by).check(new, None).map_err(|error| error.to_string())
+    let sent = reading::read(submission).map_err(|fault| fault.to_string())?;
+    let validator = TaskValidator::by(rules, tenant, by);
+    let checked = sent.check(|new, faults| validator.check(faults, new, None, &BatchContext::none()));
+    checked.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -122,6 +123,10 @@ mod tests {
             error.starts_with("type: must be") && error.contains("; callback_url: points into a network"),
             "{error}"
         );
-        assert!(check("{").contains("EOF"));
+        assert_eq!(
+            check(r#"{"type": "", "queue": 5}"#),
+            "queue: must be a string; type: must be 1 to 255 of A-Z a-z 0-9 . _ : / -"
+        );
+        assert!(check("{").contains("ends inside an object"));
     }
 }

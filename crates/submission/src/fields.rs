@@ -1,12 +1,11 @@
-//! The rules of single fields, and the list of the faults that were found.
+//! The rules of single fields.
 //!
 //! Used by every check of this crate and by the routes that take a few fields only. Invariant: a
 //! check that fails adds a fault and returns some value, so the other checks can go on.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
 
-use punctual_client::problem::FieldError;
 use punctual_client::{Dependency, Priority, Seconds};
 use punctual_core::ids::TaskId;
 use punctual_core::json::Json;
@@ -14,23 +13,14 @@ use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 
-use crate::error::{ErrorCode, SubmissionError, pointer_token};
+use crate::error::pointer_token;
+use crate::faults::Faults;
 use crate::{BatchContext, idempotency_key};
 
 /// The longest delay: 100 years.
 const DELAY_MAX_MILLIS: u64 = 3_155_760_000_000;
 /// A day: the longest timeout.
 const DAY_MILLIS: u64 = 86_400_000;
-
-/// The maximum number of faults that are reported for one list.
-const LIST_FAULTS_MAX: usize = 20;
-
-/// The faults of a submission (see the module).
-#[derive(Debug, Default)]
-pub struct Faults {
-    found: Vec<FieldError>,
-    too_large: bool,
-}
 
 /// When a task is to run, in the submitter's own terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,6 +53,9 @@ pub fn is_name(text: &str) -> bool {
 /// The rule for names, as a fault states it.
 pub const NAME_RULE: &str = "must be 1 to 255 of A-Z a-z 0-9 . _ : / -";
 
+/// The rule for priorities, as a fault states it.
+pub const PRIORITY_RULE: &str = "must be a whole number from 0 to 9, or one of low, normal, high";
+
 /// The fault of a metadata entry, if it has one.
 pub fn label_fault(key: &str, value: &str) -> Option<String> {
     let (key_limit, value_limit) = (limits::METADATA_KEY, limits::METADATA_VALUE);
@@ -79,26 +72,22 @@ pub fn label_fault(key: &str, value: &str) -> Option<String> {
 }
 
 impl Faults {
-    /// Adds a fault.
-    pub fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
-        self.found.push(FieldError::new(pointer, message));
-    }
-
-    /// Fails with all faults, if there is any.
-    pub fn finish(self) -> Result<(), SubmissionError> {
-        let (code, detail) = match self {
-            Self { too_large: true, .. } => (ErrorCode::TooLarge, "the payload is too large".to_owned()),
-            _ => (ErrorCode::Invalid, String::new()),
-        };
-        if self.found.is_empty() { Ok(()) } else { Err(SubmissionError { code, detail, faults: self.found }) }
-    }
-
-    /// An ordering key: any text of 1 to 255 characters without control characters.
+    /// An ordering key.
     pub fn ordering_key(&mut self, given: Option<String>) -> Option<String> {
+        self.key_of_tasks("/ordering_key", given)
+    }
+
+    /// A concurrency key.
+    pub fn concurrency_key(&mut self, given: Option<String>) -> Option<String> {
+        self.key_of_tasks("/concurrency_key", given)
+    }
+
+    /// Any text of 1 to 255 characters without control characters.
+    fn key_of_tasks(&mut self, pointer: &str, given: Option<String>) -> Option<String> {
         let is_key =
             |key: &str| (1..=limits::NAME).contains(&key.chars().count()) && !key.chars().any(char::is_control);
         if given.as_deref().is_some_and(|key| !is_key(key)) {
-            self.add("/ordering_key", "must be 1 to 255 characters, none of them a control character");
+            self.add(pointer, "must be 1 to 255 characters, none of them a control character");
         }
         given
     }
@@ -110,13 +99,12 @@ impl Faults {
             match batch.find(dependency) {
                 Ok(id) => ids.push(id),
                 // The first few faults are enough for a list of thousands.
-                Err(fault) if self.found.len() < LIST_FAULTS_MAX => self.add(format!("/depends_on/{at}"), fault),
-                Err(_) => {}
+                Err(fault) => self.add(format!("/depends_on/{at}"), fault),
             }
         }
         let mut seen = HashSet::with_capacity(ids.len());
         ids.retain(|id| seen.insert(*id));
-        if self.found.is_empty()
+        if self.is_empty()
             && let Err(fault) = batch.count(ids.len())
         {
             self.add("/depends_on", fault);
@@ -134,8 +122,7 @@ impl Faults {
     /// A payload within `limit` bytes.
     pub fn payload(&mut self, payload: &Json, limit: usize) {
         if payload.get().len() > limit {
-            self.too_large = true;
-            self.add("/payload", format!("must have at most {limit} bytes"));
+            self.add_too_large("/payload", limit);
         }
     }
 
@@ -157,11 +144,41 @@ impl Faults {
 
     /// A duration from zero to `max_millis`; none if it is absent or out of range.
     pub fn seconds(&mut self, pointer: &str, given: Option<Seconds>, max_millis: u64) -> Option<u64> {
-        let millis = given?.to_millis_within(0, max_millis);
+        self.seconds_from(pointer, given, 0, max_millis)
+    }
+
+    /// A duration within bounds; none if it is absent or out of range.
+    pub fn seconds_from(
+        &mut self,
+        pointer: &str,
+        given: Option<Seconds>,
+        min_millis: u64,
+        max_millis: u64,
+    ) -> Option<u64> {
+        let given = given?;
+        let millis = given.to_millis_within(min_millis, max_millis);
         if millis.is_none() {
-            self.add(pointer, format!("must be from 0 to {}", max_millis / 1_000));
+            let (min, max) = (Seconds::from_millis(min_millis).0, Seconds::from_millis(max_millis).0);
+            self.add_value(pointer, format!("must be a number from {min} to {max}"), given);
         }
         millis
+    }
+
+    /// A whole number within bounds; none if it is absent or out of range. `hint` may end the
+    /// sentence.
+    pub fn whole<T: TryFrom<i64>>(
+        &mut self,
+        pointer: &str,
+        given: Option<i64>,
+        range: RangeInclusive<i64>,
+        hint: &str,
+    ) -> Option<T> {
+        let given = given?;
+        let number = T::try_from(given).ok().filter(|_| range.contains(&given));
+        if number.is_none() {
+            self.add(pointer, format!("must be a whole number from {} to {}{hint}", range.start(), range.end()));
+        }
+        number
     }
 
     /// An expiry that is later than now and later than the due instant: otherwise the task could
@@ -175,18 +192,17 @@ impl Faults {
     /// A level from 0 to 9.
     pub fn priority(&mut self, priority: &Priority) -> u8 {
         priority.level().unwrap_or_else(|| {
-            self.add("/priority", "must be a whole number from 0 to 9, or low, normal or high");
+            match priority {
+                Priority::Name(name) => self.add_word("/priority", PRIORITY_RULE, name, Priority::NAMES),
+                Priority::Number(_) => self.add("/priority", PRIORITY_RULE),
+            }
             Priority::DEFAULT
         })
     }
 
     /// A timeout of a millisecond to a day.
     pub fn timeout(&mut self, given: Option<Seconds>, default_millis: u64) -> u64 {
-        let Some(given) = given else { return default_millis };
-        given.to_millis_within(1, DAY_MILLIS).unwrap_or_else(|| {
-            self.add("/timeout_seconds", "must be from 0.001 to 86400");
-            default_millis
-        })
+        self.seconds_from("/timeout_seconds", given, 1, DAY_MILLIS).unwrap_or(default_millis)
     }
 
     /// The metadata of a task.
@@ -206,7 +222,7 @@ impl Faults {
         let pointer = "/idempotency_key";
         match (field, header) {
             (Some(field), _) if !idempotency_key::is_key(&field) => {
-                self.add(pointer, Cow::Borrowed(idempotency_key::RULE));
+                self.add(pointer, idempotency_key::RULE);
                 None
             }
             (Some(field), Some(header)) if field != header => {

@@ -16,7 +16,7 @@ use punctual_client::{Dependency, RetryPolicyFields};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneKey;
 use punctual_core::retry::{Backoff, Jitter, RetryCondition, RetryPolicy};
-use punctual_core::task::{Body, Idempotency, OnDependencyFailure};
+use punctual_core::task::{Body, CallbackBody, Idempotency, OnDependencyFailure};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -59,10 +59,14 @@ struct Digested<'a> {
     // Fields that were added later are left out when absent, so that older digests still match.
     #[serde(skip_serializing_if = "Option::is_none")]
     ordering_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency_key: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     depends_on: &'a [Dependency],
     #[serde(skip_serializing_if = "Option::is_none")]
     on_dependency_failure: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback_body: Option<&'static str>,
 }
 
 /// The number of retries that earlier builds digested for a submission that gave none.
@@ -147,6 +151,7 @@ impl Meaning<'_> {
         payload: &[u8],
     ) -> [u8; 32] {
         let callback = self.body.callback.as_ref();
+        let body = callback.map(|callback| callback.body);
         let (on_failure, usual) = (self.body.dependencies.on_failure, OnDependencyFailure::default());
         let headers = callback.into_iter().flat_map(|callback| &callback.headers);
         let digested = Digested {
@@ -161,8 +166,10 @@ impl Meaning<'_> {
             timeout_millis,
             metadata: &self.body.metadata,
             ordering_key: self.body.ordering_key.as_deref(),
+            concurrency_key: self.body.concurrency_key.as_deref(),
             depends_on: self.depends_on,
             on_dependency_failure: Some(on_failure).filter(|_| on_failure != usual).map(OnDependencyFailure::as_str),
+            callback_body: body.filter(|body| *body != CallbackBody::default()).map(CallbackBody::as_str),
         };
         let mut bytes = serde_json::to_vec(&digested).expect("invariant: only texts, numbers and maps of texts");
         bytes.push(b'\n');

@@ -14,7 +14,7 @@ use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 
 use crate::TaskValidator;
-use crate::fields::Faults;
+use crate::faults::Faults;
 
 impl TaskValidator<'_> {
     /// The task with its queue's defaults. `policy` has the retry fields that the submitter gave,
@@ -106,10 +106,10 @@ mod tests {
     use punctual_core::ids::NodeId;
     use punctual_core::queues::{Queue, QueueChange};
     use punctual_core::retry::{Backoff, RetryPolicy};
-    use punctual_core::task::Callback;
+    use punctual_core::task::{Callback, CallbackBody};
 
     use super::*;
-    use crate::{SubmissionError, SubmissionRules};
+    use crate::{BatchContext, SubmissionError, SubmissionRules};
 
     type Member = Result<NewTask, SubmissionError>;
 
@@ -124,7 +124,9 @@ mod tests {
 
     fn submit(rules: &SubmissionRules, body: &str) -> NewTask {
         let new: wire::NewTask = serde_json::from_str(body).unwrap();
-        TaskValidator::new(rules, "acme", AT, NodeId::new(7)).check(new, None).unwrap()
+        TaskValidator::new(rules, "acme", AT, NodeId::new(7))
+            .check(&mut Faults::default(), new, None, &BatchContext::none())
+            .unwrap()
     }
 
     #[test]
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn a_task_without_a_callback_gets_the_queues() {
         let headers = [("authorization".to_owned(), "Bearer of the queue".to_owned())].into();
-        let callback = Callback { url: "https://hooks.example/mail".to_owned(), headers };
+        let callback = Callback { url: "https://hooks.example/mail".to_owned(), headers, body: CallbackBody::Envelope };
         let rules = rules(Settings { callback: Some(callback.clone()), ..Settings::default() });
         let task = submit(&rules, r#"{"type": "t", "queue": "mail"}"#);
         assert_eq!(task.lane.route, Route::Push("https://hooks.example:443".to_owned()));

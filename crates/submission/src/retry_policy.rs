@@ -9,7 +9,7 @@ use punctual_client::{RetryPolicyFields, Seconds};
 use punctual_core::retry::{Jitter, RetryCondition, RetryPolicy};
 use punctual_core::task::limits;
 
-use crate::fields::Faults;
+use crate::faults::Faults;
 
 impl Faults {
     /// `base` with the fields that `given` sets. Listed delays replace the base's backoff, and a
@@ -58,12 +58,9 @@ impl Faults {
     }
 
     fn backoff(&mut self, given: &RetryPolicyFields, base: &RetryPolicy) -> RetryPolicy {
-        let max_retries = given.max_retries.map_or(base.max_retries, |given| {
-            u32::try_from(given).ok().filter(|retries| *retries <= limits::RETRIES).unwrap_or_else(|| {
-                self.add("/retry_policy/max_retries", format!("must be from 0 to {}", limits::RETRIES));
-                base.max_retries
-            })
-        });
+        let range = 0..=i64::from(limits::RETRIES);
+        let max_retries = self.whole("/retry_policy/max_retries", given.max_retries, range, "");
+        let max_retries = max_retries.unwrap_or(base.max_retries);
         let longest = limits::RETRY_DELAY_MILLIS;
         let backoff_millis = self.seconds("/retry_policy/backoff_seconds", given.backoff_seconds, longest);
         let max_backoff_millis = self.seconds("/retry_policy/max_backoff_seconds", given.max_backoff_seconds, longest);
@@ -101,7 +98,9 @@ impl Faults {
         for (at, word) in words.iter().take(limits::RETRY_CONDITIONS).enumerate() {
             match word.parse() {
                 Ok(kind) => _ = kinds.insert(kind),
-                Err(_) => self.add(format!("{pointer}/{at}"), RetryCondition::RULE),
+                Err(_) => {
+                    self.add_word(format!("{pointer}/{at}"), RetryCondition::RULE, word, RetryCondition::WORDS);
+                }
             }
         }
         kinds

@@ -15,8 +15,9 @@ use punctual_core::schedules::Definition;
 use punctual_core::schedules::plan::Spec;
 use punctual_core::time::Timestamp;
 
-use crate::fields::Faults;
-use crate::{ErrorCode, SubmissionError, SubmissionRules, TaskValidator};
+use crate::faults::Faults;
+use crate::nearest::nearest;
+use crate::{BatchContext, SubmissionRules, TaskValidator};
 
 /// A day: the longest jitter.
 const DAY_MILLIS: u64 = 86_400_000;
@@ -53,48 +54,45 @@ pub struct CheckedSchedule {
 }
 
 impl ScheduleValidator<'_> {
-    /// The schedule to store for a request.
-    pub fn check(&self, new: NewSchedule) -> Result<CheckedSchedule, SubmissionError> {
-        let mut faults = Faults::default();
+    /// The schedule to store for a request; none only with a fault.
+    pub fn check(&self, faults: &mut Faults, new: NewSchedule) -> Option<CheckedSchedule> {
         match &new.name {
             Some(name) => faults.name("/name", name),
             None => faults.add("/name", "is required"),
         }
-        let spec = self.spec(&mut faults, &new);
+        let spec = self.spec(faults, &new);
         let task = if let Some(task) = &new.task {
-            self.task(&mut faults, task)?
+            self.task(faults, task)
         } else {
             faults.add("/task", "is required: what every occurrence submits, as for POST /v1/tasks");
             None
         };
-        faults.finish()?;
-        let name = new.name.expect("invariant: a missing name is a fault");
-        let spec = spec.expect("invariant: a missing spec is a fault");
-        let task = task.expect("invariant: a missing task is a fault");
-        let definition = Definition { spec, pause_on_failure: new.pause_on_failure.unwrap_or(false), task };
-        Ok(CheckedSchedule { name, definition, paused: new.paused })
+        if !faults.is_empty() {
+            return None;
+        }
+        let definition =
+            Definition { spec: spec?, pause_on_failure: new.pause_on_failure.unwrap_or(false), task: task? };
+        Some(CheckedSchedule { name: new.name?, definition, paused: new.paused })
     }
 
-    /// The spec of a schedule that is only previewed: it needs neither a name nor a task.
-    pub fn check_preview(&self, new: &NewSchedule) -> Result<Spec, SubmissionError> {
-        let mut faults = Faults::default();
+    /// The spec of a schedule that is only previewed: it needs neither a name nor a task. None only
+    /// with a fault.
+    pub fn check_preview(&self, faults: &mut Faults, new: &NewSchedule) -> Option<Spec> {
         if let Some(name) = &new.name {
             faults.name("/name", name);
         }
-        let spec = self.spec(&mut faults, new);
+        let spec = self.spec(faults, new);
         if let Some(task) = &new.task {
-            self.task(&mut faults, task)?;
+            self.task(faults, task);
         }
-        faults.finish()?;
-        Ok(spec.expect("invariant: a missing spec is a fault"))
+        spec.filter(|_| faults.is_empty())
     }
 
     /// Refuses a schedule that has no instant after now.
-    pub fn check_instants(&self, spec: &Spec) -> Result<(), SubmissionError> {
+    pub fn check_instants(&self, faults: &mut Faults, spec: &Spec) {
         if spec.timing.next_after(self.now).is_some() {
-            return Ok(());
+            return;
         }
-        let mut faults = Faults::default();
         let rules = &spec.timing.rules;
         match (&spec.timing.pattern, rules.ends_at) {
             (_, Some(_)) => faults.add("/ends_at", "leaves no instant to come; give a later one, or none"),
@@ -107,7 +105,6 @@ impl ScheduleValidator<'_> {
             ),
             (Pattern::Cron(_), None) => faults.add("/cron", "has no instant to come"),
         }
-        faults.finish()
     }
 
     /// The spec; none only with a fault.
@@ -123,14 +120,15 @@ impl ScheduleValidator<'_> {
         let zone = match new.timezone.as_deref().map(Zone::named).transpose() {
             Ok(zone) => zone.unwrap_or_default(),
             Err(fault) => {
-                faults.add("/timezone", fault.to_string());
+                let name = new.timezone.as_deref().unwrap_or_default();
+                faults.add("/timezone", format!("{fault}{}", zone_meant(name)));
                 Zone::default()
             }
         };
         let window = faults.seconds("/catchup_window_seconds", new.catchup_window_seconds, WINDOW_MAX_MILLIS);
         let jitter = faults.seconds("/jitter_seconds", new.jitter_seconds, DAY_MILLIS);
         if new.max_runs.is_some_and(|runs| !(1..=RUNS_MAX).contains(&runs)) {
-            faults.add("/max_runs", format!("must be from 1 to {RUNS_MAX}"));
+            faults.add("/max_runs", format!("must be a whole number from 1 to {RUNS_MAX}"));
         }
         let rules = TimingRules {
             zone,
@@ -152,7 +150,7 @@ impl ScheduleValidator<'_> {
     }
 
     /// The task as it is stored; none only with a fault.
-    fn task(&self, faults: &mut Faults, task: &wire::NewTask) -> Result<Option<Json>, SubmissionError> {
+    fn task(&self, faults: &mut Faults, task: &wire::NewTask) -> Option<Json> {
         let given = [
             ("execute_at", task.execute_at.is_some(), "the schedule says when its tasks run"),
             ("delay_seconds", task.delay_seconds.is_some(), "the schedule says when its tasks run"),
@@ -164,23 +162,26 @@ impl ScheduleValidator<'_> {
         for (name, _, why) in given.iter().filter(|(_, is_given, _)| *is_given) {
             faults.add(format!("/task/{name}"), format!("must be left out: {why}"));
         }
-        if given.iter().any(|(_, is_given, _)| *is_given) {
-            return Ok(None);
-        }
-        match TaskValidator::new(self.rules, self.tenant, self.now, self.node).check(task.clone(), None) {
-            Ok(_) => {}
-            Err(error) if error.code == ErrorCode::Invalid => {
-                for fault in error.under("/task").faults {
-                    faults.add(fault.pointer, fault.message);
-                }
-                return Ok(None);
-            }
-            Err(error) => return Err(error.under("/task")),
+        // What must be left out is not checked, nor are the others against it.
+        let rest = wire::NewTask {
+            execute_at: None,
+            delay_seconds: None,
+            expires_at: None,
+            idempotency_key: None,
+            depends_on: None,
+            on_dependency_failure: None,
+            ..task.clone()
+        };
+        let mut of_task = Faults::default();
+        let validator = TaskValidator::new(self.rules, self.tenant, self.now, self.node);
+        validator.check(&mut of_task, rest, None, &BatchContext::none());
+        faults.extend_under("/task", of_task);
+        if !faults.is_empty() {
+            return None;
         }
         let text = serde_json::to_string(task).expect("invariant: a task that was read can be written");
         // The payload is one level deeper in it, and documents have a greatest depth.
-        let stored = Json::parse(&text).map_err(|_| faults.add("/task/payload", "has one level too many to be stored"));
-        Ok(stored.ok())
+        Json::parse(&text).map_err(|_| faults.add("/task/payload", "has one level too many to be stored")).ok()
     }
 }
 
@@ -201,6 +202,7 @@ fn pattern(
             faults.add("/interval_seconds", "must not be given together with cron");
             None
         }
+        (None, None) if faults.is_left_out("/interval_seconds") => None,
         (None, None) => {
             faults.add("/cron", "is required, or interval_seconds instead");
             None
@@ -224,4 +226,45 @@ fn pattern(
 fn cron_fault(text: &str, fault: &CronError) -> String {
     let overflows = *fault == CronError::Impossible && CronExpression::parse_with(text, DayOverflow::Last).is_ok();
     if overflows { format!("{fault}, or set day_overflow to last") } else { fault.to_string() }
+}
+
+/// The end of the fault of a time zone: the zone that was probably meant. Besides misspelt names
+/// these are cities alone, and names with a distance from UTC behind them.
+fn zone_meant(text: &str) -> String {
+    let names = Zone::names();
+    let written = text.trim().replace(' ', "_");
+    let without_distance =
+        written.trim_end_matches(|c: char| c.is_ascii_digit() || c == ':').trim_end_matches(['+', '-']);
+    let is_city = |name: &&String| {
+        !name.starts_with("Etc/") && name.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(&written))
+    };
+    let is_name = |name: &&String| name.eq_ignore_ascii_case(without_distance);
+    let meant = names.iter().find(is_city).or_else(|| names.iter().find(is_name));
+    // Abbreviations are near to others that mean another time, and the sign of Etc/GMT+1 is the
+    // opposite of what people mean: only names of places are compared.
+    let places = names.iter().filter(|name| name.contains('/') && !name.starts_with("Etc/")).map(String::as_str);
+    let meant = meant.map(String::as_str).or_else(|| nearest(&written, places));
+    meant.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_zone_has_a_nearest_one() {
+        for (text, name) in [
+            ("Europe/Berln", "Europe/Berlin"),
+            ("Berlin", "Europe/Berlin"),
+            ("America/New York", "America/New_York"),
+            ("new_york", "America/New_York"),
+            ("CET+1", "CET"),
+            ("Europe-Berlin", "Europe/Berlin"),
+        ] {
+            assert_eq!(zone_meant(text), format!("; did you mean `{name}`?"), "{text}");
+        }
+        for text in ["", "+02:00", "PST", "IST", "MSK", "Mars/Olympus", &"x".repeat(1_000)] {
+            assert_eq!(zone_meant(text), "", "{text}");
+        }
+    }
 }

@@ -12,9 +12,9 @@ use punctual_core::task::{Body, Dependencies, NewTask};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, Trail};
 
-use crate::fields::Faults;
+use crate::faults::Faults;
 use crate::fingerprint::Meaning;
-use crate::{BatchContext, SubmissionError, SubmissionRules};
+use crate::{BatchContext, SubmissionRules};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -38,24 +38,17 @@ impl<'a> TaskValidator<'a> {
         Self { rules, tenant, now: by.now, trail: by.submitted(State::Pending) }
     }
 
-    /// Makes the task to store. `header_key` is the value of the header `Idempotency-Key`.
-    pub fn check(&self, new: wire::NewTask, header_key: Option<String>) -> Result<NewTask, SubmissionError> {
-        self.check_in(new, header_key, &BatchContext::none())
-    }
-
-    /// Makes the task to store of one in a batch, which may depend on other tasks of the batch.
-    pub fn check_member(&self, new: wire::NewTask, batch: &BatchContext<'_>) -> Result<NewTask, SubmissionError> {
-        self.check_in(new, None, batch)
-    }
-
-    fn check_in(
+    /// Makes the task to store; none only with a fault. `header_key` is the value of the header
+    /// `Idempotency-Key`. A task of a batch may depend on other tasks of the batch.
+    pub fn check(
         &self,
+        faults: &mut Faults,
         new: wire::NewTask,
         header_key: Option<String>,
         batch: &BatchContext<'_>,
-    ) -> Result<NewTask, SubmissionError> {
-        let mut faults = Faults::default();
+    ) -> Option<NewTask> {
         let ordering_key = faults.ordering_key(new.ordering_key);
+        let concurrency_key = faults.concurrency_key(new.concurrency_key);
         let depends_on = new.depends_on.unwrap_or_default();
         let dependencies = Dependencies {
             ids: faults.depends_on(&depends_on, batch),
@@ -66,7 +59,9 @@ impl<'a> TaskValidator<'a> {
         faults.name("/queue", &queue);
         let payload = new.payload.unwrap_or_else(Json::null);
         faults.payload(&payload, self.rules.payload_bytes);
-        let (route, callback) = faults.callback(new.callback_url, new.callback_headers, &self.rules.networks);
+        let callback_body = new.callback_body.unwrap_or_default().into();
+        let networks = &self.rules.networks;
+        let (route, callback) = faults.callback(new.callback_url, new.callback_headers, callback_body, networks);
         let when = faults.when(new.execute_at.as_deref(), new.delay_seconds);
         let execute_at = when.instant(self.now);
         let expires_at = new.expires_at.as_deref().and_then(|text| faults.instant("/expires_at", text));
@@ -80,7 +75,9 @@ impl<'a> TaskValidator<'a> {
         let metadata = new.metadata.unwrap_or_default();
         faults.metadata(&metadata);
         let key = faults.key(new.idempotency_key, header_key);
-        faults.finish()?;
+        if !faults.is_empty() {
+            return None;
+        }
 
         let lane = LaneKey { tenant: self.tenant.to_owned(), queue, kind: new.kind, priority, route };
         let body = Body {
@@ -92,6 +89,7 @@ impl<'a> TaskValidator<'a> {
             schedule_id: None,
             idempotency_key: key.clone(),
             ordering_key,
+            concurrency_key,
             dependencies,
         };
         let meaning = Meaning {
@@ -117,7 +115,7 @@ impl<'a> TaskValidator<'a> {
             body,
             trail: self.trail.clone(),
         };
-        Ok(self.with_queue_defaults(task, new.retry_policy.as_ref(), new.timeout_seconds.is_some()))
+        Some(self.with_queue_defaults(task, new.retry_policy.as_ref(), new.timeout_seconds.is_some()))
     }
 }
 

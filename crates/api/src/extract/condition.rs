@@ -10,6 +10,7 @@ use axum::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
 use punctual_core::condition::{Condition, Versions};
 
+use crate::encoding::without_coding;
 use crate::problem::{Code, Problem};
 
 /// The condition in the headers of a request.
@@ -58,7 +59,7 @@ struct MalformedTags;
 /// The versions in the values of a header, with those of weak tags (`W/"3"`) if they count; none if
 /// it is absent.
 fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Result<Option<Versions>, MalformedTags> {
-    let mut versions: Option<Vec<u64>> = None;
+    let (mut versions, mut has_tags): (Option<Vec<u64>>, bool) = (None, false);
     for value in values {
         let mut rest = str::from_utf8(value).map_err(|_| MalformedTags)?.trim();
         if rest == "*" && versions.is_none() {
@@ -74,6 +75,8 @@ fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Re
             let is_weak = rest.starts_with("W/");
             let opened = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"').ok_or(MalformedTags)?;
             let (tag, after) = opened.split_once('"').ok_or(MalformedTags)?;
+            let tag = without_coding(tag);
+            has_tags = true;
             // A weak tag means "about the same": enough to change nothing, not enough to change
             // something. A tag that is not written as we write versions never matches.
             let counts = weak_counts || !is_weak;
@@ -84,6 +87,10 @@ fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Re
                 return Err(MalformedTags);
             }
         }
+    }
+    // A header that names nothing is a mistake: its caller counts on a condition.
+    if versions.is_some() && !has_tags {
+        return Err(MalformedTags);
     }
     Ok(versions.map(Versions::These))
 }
@@ -109,9 +116,10 @@ mod tests {
             (&["\"2\""], false),
             (&["W/\"3\""], false),
             (&["W/\"3\", \"3\""], true),
+            (&["\"3-gzip\""], true),
+            (&["\"3-br\""], false),
             (&["\"03\""], false),
             (&["\"x\""], false),
-            (&[""], false),
             (&["\"2\", , \"3\""], true),
             (&[",\"3\","], true),
         ] {
@@ -129,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_entity_tag_is_refused() {
-        for value in ["3", "\"3", "\"3\" \"4\"", "*, \"3\"", "\"3\", *", "w/\"3\""] {
+        for value in ["", ",", "3", "\"3", "\"3\" \"4\"", "*, \"3\"", "\"3\", *", "w/\"3\""] {
             assert_eq!(matches(&[value]), Err(MalformedTags), "{value}");
         }
     }

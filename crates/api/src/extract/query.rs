@@ -1,4 +1,5 @@
 //! Query strings. Unknown parameters are refused, and so are repeated ones unless they may repeat.
+//! A fault says what was sent, and the parameter that was probably meant.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,9 +9,11 @@ use axum::http::request::Parts;
 use punctual_client::problem::FieldError;
 use punctual_client::{Seconds, TaskFilter};
 use punctual_core::time::Timestamp;
+use punctual_submission::reading::quoted;
+use punctual_submission::{Faults, did_you_mean};
 use serde_json::Value;
 use url::form_urlencoded;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::problem::Problem;
 
@@ -29,13 +32,14 @@ pub struct PageParams {
     limit: Option<u16>,
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// `full` (the default), or `summary`: without payloads, results, headers and checkpoints.
-    #[param(pattern = "^(full|summary)$")]
-    view: Option<String>,
+    /// How much of each item is shown; `full` if absent.
+    #[param(inline)]
+    view: Option<View>,
 }
 
 /// How much of each item a list shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub enum View {
     /// Everything.
     #[default]
@@ -49,22 +53,39 @@ pub enum View {
 /// A handler takes the parameters it knows; [`Query::finish`] refuses the rest.
 #[derive(Debug, Default)]
 pub struct Query {
-    pairs: Vec<(String, String)>,
+    pairs: Vec<Pair>,
+    /// The names that were asked for, or what they begin with.
+    known: Vec<&'static str>,
     faults: Vec<FieldError>,
     /// What a pointer begins with: a question mark, or the place of a filter in a body.
     root: &'static str,
 }
 
+/// A parameter.
+#[derive(Debug)]
+struct Pair {
+    name: String,
+    value: String,
+    /// Whether the handler knows it.
+    taken: bool,
+}
+
+impl Pair {
+    fn new(name: String, value: String) -> Self {
+        Self { name, value, taken: false }
+    }
+}
+
 impl Query {
     /// The parameters of a raw query string.
     pub fn parse(raw: &str) -> Self {
-        let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
-        let mut query = Self { pairs, faults: Vec::new(), root: "?" };
+        let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned();
+        let pairs: Vec<Pair> = pairs.map(|(name, value)| Pair::new(name, value)).collect();
         // The decoder writes U+FFFD for bytes that are no text.
-        let broken =
-            query.pairs.iter().filter(|(name, value)| [name, value].iter().any(|t| t.contains(['\u{fffd}', '\0'])));
-        query.faults = broken.map(|(name, _)| fault("?", name, "must be UTF-8 without NUL")).collect();
-        query
+        let is_broken = |pair: &&Pair| [&pair.name, &pair.value].iter().any(|text| text.contains(['\u{fffd}', '\0']));
+        let broken = pairs.iter().filter(is_broken);
+        let faults = broken.map(|pair| fault("?", &pair.name, "must be UTF-8 without NUL")).collect();
+        Self { pairs, known: Vec::new(), faults, root: "?" }
     }
 
     /// The conditions of a filter in a body, as a query would say them. Its states are left out.
@@ -74,20 +95,20 @@ impl Query {
         let mut pairs = Vec::new();
         for (name, value) in fields.as_object().into_iter().flatten() {
             match value {
-                Value::String(text) => pairs.push((name.clone(), text.clone())),
-                Value::Object(labels) => pairs.extend(
-                    labels
-                        .iter()
-                        .filter_map(|(key, value)| Some((format!("{name}.{key}"), value.as_str()?.to_owned()))),
-                ),
-                other => pairs.push((name.clone(), other.to_string())),
+                Value::String(text) => pairs.push(Pair::new(name.clone(), text.clone())),
+                Value::Object(labels) => {
+                    pairs.extend(labels.iter().filter_map(|(key, value)| {
+                        Some(Pair::new(format!("{name}.{key}"), value.as_str()?.to_owned()))
+                    }));
+                }
+                other => pairs.push(Pair::new(name.clone(), other.to_string())),
             }
         }
-        Self { pairs, faults: Vec::new(), root: "/filter/" }
+        Self { pairs, known: Vec::new(), faults: Vec::new(), root: "/filter/" }
     }
 
     /// Takes a parameter that may be given once.
-    pub fn take(&mut self, name: &str) -> Option<String> {
+    pub fn take(&mut self, name: &'static str) -> Option<String> {
         let mut values = self.take_all(name);
         if values.len() > 1 {
             self.refuse(name, "may be given only once");
@@ -96,18 +117,21 @@ impl Query {
     }
 
     /// Takes every value of a parameter.
-    pub fn take_all(&mut self, name: &str) -> Vec<String> {
-        self.pairs.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
+    pub fn take_all(&mut self, name: &'static str) -> Vec<String> {
+        self.known.push(name);
+        let named = self.pairs.iter_mut().filter(|pair| !pair.taken && pair.name == name);
+        named.map(Pair::take).collect()
     }
 
     /// Takes every parameter whose name begins with `prefix`, by the rest of its name.
-    pub fn take_prefixed(&mut self, prefix: &str) -> Vec<(String, String)> {
-        let taken = self.pairs.extract_if(.., |(key, _)| key.starts_with(prefix));
-        taken.map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
+    pub fn take_prefixed(&mut self, prefix: &'static str) -> Vec<(String, String)> {
+        self.known.push(prefix);
+        let named = self.pairs.iter_mut().filter(|pair| !pair.taken && pair.name.starts_with(prefix));
+        named.map(|pair| (pair.name[prefix.len()..].to_owned(), pair.take())).collect()
     }
 
     /// Takes a parameter and parses it; a failure is a fault.
-    pub fn read<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+    pub fn read<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let value = self.take(name)?;
         match parse(&value) {
             Ok(parsed) => Some(parsed),
@@ -119,7 +143,7 @@ impl Query {
     }
 
     /// Takes an instant, if it is given.
-    pub fn instant(&mut self, name: &str) -> Option<Timestamp> {
+    pub fn instant(&mut self, name: &'static str) -> Option<Timestamp> {
         // An unescaped plus sign becomes a blank: the commonest mistake with a time in a query.
         self.read(name, |text| {
             Timestamp::parse(text).map_err(|fault| {
@@ -129,25 +153,36 @@ impl Query {
     }
 
     /// Takes a whole number in `range`, if it is given.
-    pub fn number(&mut self, name: &str, range: RangeInclusive<usize>) -> Option<usize> {
+    pub fn number(&mut self, name: &'static str, range: RangeInclusive<usize>) -> Option<usize> {
         self.read(name, |text| {
-            let number = text.parse().ok().filter(|number| range.contains(number));
+            // Some clients write whole numbers with a point, as in a body.
+            let number = text.strip_suffix(".0").unwrap_or(text).parse().ok().filter(|number| range.contains(number));
             number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
         })
     }
 
     /// Takes a duration of whole or fractional seconds up to `most`, if it is given.
-    pub fn seconds(&mut self, name: &str, most_millis: u64) -> Option<Duration> {
+    pub fn seconds(&mut self, name: &'static str, most_millis: u64) -> Option<Duration> {
         self.read(name, |text| {
             let seconds = text.parse().ok().map(Seconds);
             let millis = seconds.and_then(|seconds| seconds.to_millis_within(0, most_millis));
-            millis.map(Duration::from_millis).ok_or_else(|| format!("must be from 0 to {}", most_millis / 1_000))
+            millis
+                .map(Duration::from_millis)
+                .ok_or_else(|| format!("must be a number from 0 to {}", most_millis / 1_000))
         })
     }
 
     /// Takes `true` or `false`, if it is given.
-    pub fn flag(&mut self, name: &str) -> Option<bool> {
+    pub fn flag(&mut self, name: &'static str) -> Option<bool> {
         self.read(name, |text| text.parse().map_err(|_| "must be true or false".to_owned()))
+    }
+
+    /// Takes one of some words, if it is given.
+    pub fn word<T: Copy>(&mut self, name: &'static str, words: &[(&'static str, T)]) -> Option<T> {
+        self.read(name, |text| {
+            let meant = words.iter().find(|(word, _)| *word == text).map(|(_, meant)| *meant);
+            meant.ok_or_else(|| must_be_one_of(text, words.iter().map(|(word, _)| *word)))
+        })
     }
 
     /// Takes `limit`, if it is given.
@@ -157,12 +192,7 @@ impl Query {
 
     /// Takes `view`.
     pub fn view(&mut self) -> View {
-        let view = self.read("view", |text| match text {
-            "full" => Ok(View::Full),
-            "summary" => Ok(View::Summary),
-            _ => Err("must be full or summary".to_owned()),
-        });
-        view.unwrap_or_default()
+        self.word("view", &[("full", View::Full), ("summary", View::Summary)]).unwrap_or_default()
     }
 
     /// Takes `limit` and `cursor`, the last parameters that a listing takes.
@@ -179,13 +209,46 @@ impl Query {
         self.faults.push(fault(self.root, name, message));
     }
 
-    /// Fails with all faults, including the parameters that were not taken.
-    pub fn finish(mut self) -> Result<(), Problem> {
-        let root = self.root;
-        let unknown = self.pairs.iter().map(|(name, _)| fault(root, name, "is not a known parameter"));
-        self.faults.extend(unknown);
-        if self.faults.is_empty() { Ok(()) } else { Err(Problem::invalid(self.faults)) }
+    /// Adds a fault of one of the values of a parameter that may repeat.
+    pub fn refuse_value(&mut self, name: &str, value: &str, message: impl Into<String>) {
+        self.faults.push(fault(self.root, name, message).with_value(quoted(name, value)));
     }
+
+    /// Fails with all faults, including the parameters that were not taken.
+    pub fn finish(self) -> Result<(), Problem> {
+        let mut faults = Faults::default();
+        self.finish_into(&mut faults);
+        Ok(faults.finish()?)
+    }
+
+    /// Adds all faults to those of the body.
+    pub fn finish_into(mut self, faults: &mut Faults) {
+        let root = self.root;
+        let unknown = self.pairs.iter().filter(|pair| !pair.taken).map(|pair| {
+            let near = did_you_mean(&pair.name, self.known.iter().copied());
+            fault(root, &pair.name, format!("is not a known parameter{near}"))
+        });
+        self.faults.extend(unknown);
+        for fault in self.faults {
+            let name = fault.pointer.strip_prefix('?').filter(|_| fault.value.is_none());
+            let sent = self.pairs.iter().find(|pair| name == Some(pair.name.as_str()));
+            let value = sent.and_then(|pair| quoted(&pair.name, &pair.value));
+            faults.extend([if value.is_some() { fault.with_value(value) } else { fault }]);
+        }
+    }
+}
+
+impl Pair {
+    fn take(&mut self) -> String {
+        self.taken = true;
+        self.value.clone()
+    }
+}
+
+/// The fault of a text that should be one of some words.
+pub fn must_be_one_of<'a>(text: &str, words: impl Iterator<Item = &'a str> + Clone) -> String {
+    let listed = words.clone().collect::<Vec<_>>().join(", ");
+    format!("must be one of {listed}{}", did_you_mean(text, words))
 }
 
 fn fault(root: &str, name: &str, message: impl Into<String>) -> FieldError {

@@ -5,3 +5,5 @@ mod fields;
 mod routes;
 mod targets;
 mod times;
+mod together;
+mod voice;

@@ -2,11 +2,12 @@ use proptest::prelude::*;
 use punctual_core::lane::Route;
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
+use punctual_core::task::CallbackBody;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::ErrorCode;
+use crate::{ErrorCode, Sent, SubmissionError};
 
 const NOW: &str = "2026-05-22T18:00:00.000Z";
 
@@ -17,10 +18,12 @@ fn now() -> Timestamp {
 fn submit_text(text: &str, header_key: Option<&str>, rules: &SubmissionRules) -> Result<NewTask, SubmissionError> {
     let not_a_task = |fault: serde_json::Error| {
         let faults = vec![wire::FieldError::new("", fault.to_string())];
-        SubmissionError { code: ErrorCode::Invalid, detail: String::new(), faults }
+        SubmissionError { code: ErrorCode::Invalid, detail: String::new(), faults, more: 0 }
     };
     let new = serde_json::from_str(text).map_err(not_a_task)?;
-    TaskValidator::new(rules, "acme", now(), NodeId::new(7)).check(new, header_key.map(str::to_owned))
+    let validator = TaskValidator::new(rules, "acme", now(), NodeId::new(7));
+    let header_key = header_key.map(str::to_owned);
+    Sent::good(new).check(|new, faults| validator.check(faults, new, header_key, &BatchContext::none()))
 }
 
 fn submit(body: &Value) -> Result<NewTask, SubmissionError> {
@@ -62,7 +65,7 @@ fn a_type_is_enough() {
 fn every_field_arrives() {
     let task = submit(&json!({
         "type": "a:b/c-d_e.f", "payload": {"x": [1, 2.50]}, "queue": "mail", "callback_url": "https://Example.com/hook#part",
-        "callback_headers": {"X-Team": "billing"}, "delay_seconds": 1.5, "priority": "high", "idempotency_key": "order 17",
+        "callback_headers": {"X-Team": "billing"}, "callback_body": "envelope", "delay_seconds": 1.5, "priority": "high", "idempotency_key": "order 17",
         "retry_policy": {"max_retries": 0, "backoff": "linear", "backoff_seconds": 0.5, "max_backoff_seconds": 2, "jitter": "none"},
         "timeout_seconds": 0.25, "expires_at": "2026-05-22T20:00:02+02:00", "metadata": {"team": "a", "é": ""},
     }))
@@ -73,6 +76,7 @@ fn every_field_arrives() {
     assert_eq!(task.expires_at, Some(now().plus_millis(2_000)));
     let callback = task.body.callback.as_ref().unwrap();
     assert_eq!((callback.url.as_str(), callback.headers["X-Team"].as_str()), ("https://example.com/hook", "billing"));
+    assert_eq!(callback.body, CallbackBody::Envelope);
     assert_eq!(
         task.body.retry_policy,
         RetryPolicy {
@@ -102,10 +106,11 @@ fn all_faults_are_reported_at_once() {
         "queue": "a b", "callback_url": "ftp://x/", "callback_headers": {"Host": "x", "X": "a\r\nb"}, "execute_at": "tomorrow",
         "delay_seconds": -1, "priority": 10, "idempotency_key": "", "retry_policy": {"max_retries": 1001, "backoff_seconds": 2_592_001},
         "timeout_seconds": 0, "expires_at": "2026-02-30T00:00:00Z", "metadata": {"": "x", "a/b": "\u{0}"},
-        "depends_on": ["task_1", 0], "ordering_key": "",
+        "depends_on": ["task_1", 0], "ordering_key": "", "concurrency_key": "",
     }));
     let mut expected = vec![
         "/ordering_key",
+        "/concurrency_key",
         "/depends_on/0",
         "/depends_on/1",
         "/queue",
@@ -234,6 +239,7 @@ fn callbacks_stay_out_of_special_networks_unless_allowed() {
     assert!(!refused("http://127.0.0.1:9/x", &rules) && refused("http://10.0.0.1/", &rules));
     assert!(!refused("http://example.com/", &SubmissionRules::default()));
     assert_eq!(faults(json!({"callback_headers": {"X": "y"}})), ["/callback_headers"]);
+    assert_eq!(faults(json!({"callback_body": "envelope"})), ["/callback_body"]);
     assert_eq!(
         faults(json!({"callback_url": "http://h/", "callback_headers": {"X-A": "1", "x-a": "2"}})),
         ["/callback_headers/x-a"]
@@ -323,7 +329,10 @@ fn another_meaning_has_another_fingerprint() {
         r#"{"type":"t","retry_policy":{"jitter":"none"}}"#,
         r#"{"type":"t","callback_url":"http://example.com/"}"#,
         r#"{"type":"t","callback_url":"http://example.com/","callback_headers":{"a":"b"}}"#,
+        r#"{"type":"t","callback_url":"http://example.com/","callback_body":"envelope"}"#,
     ];
+    let payload = r#"{"type":"t","callback_url":"http://example.com/","callback_body":"payload"}"#;
+    assert_eq!(fingerprint(payload), fingerprint(texts[12]), "it is the default");
     let digests: std::collections::HashSet<_> = texts.iter().map(|text| fingerprint(text)).collect();
     assert_eq!(digests.len(), texts.len());
 }
