@@ -17,7 +17,8 @@ use crate::problem::{Code, Problem};
 /// Work on at least this many bytes goes to the pool. It takes a fraction of a millisecond.
 const POOLED_BYTES: usize = 64 * 1024;
 
-/// The pool of one node.
+/// The pool of one node. Cheap to clone.
+#[derive(Clone)]
 pub struct CpuPool {
     slots: Arc<Semaphore>,
 }

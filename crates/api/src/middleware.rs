@@ -1,8 +1,9 @@
 //! The middleware around every route, applied by [`crate::router`].
 //!
 //! Before the handler a request gets an id, a permit and a deadline. After it the answer gets
-//! problem details if the framework refused the request, the headers that all answers have, a
-//! metric and a log line. A handler that panics answers 500 and harms no other request.
+//! problem details if the framework refused the request, the coding that its caller asks for,
+//! the headers that all answers have, a metric and a log line. A handler that panics answers 500
+//! and harms no other request.
 //!
 //! The panic guard and the request id are our own. `tower-http`'s `CatchPanic` would box every
 //! body once more, and its `SetRequestId` keeps any id a caller sends, however long.
@@ -28,6 +29,7 @@ use tracing::Instrument;
 
 use crate::admission::{Admission, Permit};
 use crate::deadline::BodyArrival;
+use crate::encoding::{self, AnswerEncoder};
 use crate::not_modified::KnownTags;
 use crate::operations::Operations;
 use crate::problem::{Code, Problem};
@@ -102,7 +104,11 @@ async fn run(
         },
     };
     let known_tags = KnownTags::of(request.method(), request.headers());
+    let encoder = AnswerEncoder::of(request.headers(), &operations.encoding_pool);
     request.extensions_mut().insert(id.clone());
+    if let Some(encoder) = &encoder {
+        request.extensions_mut().insert(encoder.clone());
+    }
     if let Some(permit) = &permit {
         request.extensions_mut().insert(permit.clone());
     }
@@ -111,7 +117,8 @@ async fn run(
     match answer {
         _ if arrival.is_late() => Err(Problem::new(Code::RequestTimeout, "the body arrived too slowly")),
         Some(Ok(response)) => {
-            let response = known_tags.unless_known(response);
+            // Before the answer is counted: what is counted is what is held.
+            let response = encoding::finish(encoder.as_ref(), known_tags.unless_known(response)).await?;
             Ok(match &permit {
                 Some(permit) => permit.count(response),
                 None => response,

@@ -12,6 +12,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
+use crate::encoding;
+
 /// Marks an answer whose `ETag` names its content.
 #[derive(Clone, Copy, Debug)]
 struct KnownByTag;
@@ -58,7 +60,10 @@ impl KnownTags {
     }
 }
 
-/// A tag without the mark of a weak one, which does not matter here.
+/// What a tag names: without the mark of a weak one and the coding of the answer, which do not
+/// matter here.
 fn opaque(tag: &str) -> &str {
-    tag.strip_prefix("W/").unwrap_or(tag)
+    let tag = tag.strip_prefix("W/").unwrap_or(tag);
+    let content = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
+    content.map_or(tag, encoding::without_coding)
 }
