@@ -14,6 +14,7 @@ pub mod cluster;
 mod cpu_pool;
 pub mod cursor;
 pub mod deadline;
+mod encoding;
 mod explain;
 pub mod extract;
 mod forecast;
@@ -30,6 +31,7 @@ pub mod request_id;
 pub mod routes;
 pub mod schedules;
 pub mod server;
+mod shared_reads;
 pub mod site;
 pub mod state;
 #[cfg(test)]

@@ -145,8 +145,10 @@ impl Metrics {
                 .metric("punctual_partitions_owned", "Partitions whose webhooks this node dispatches"),
             leader: register.metric("punctual_leader", "1 while this node leads, else 0"),
             queues_paused: register.metric("punctual_queues_paused", "Queues that are paused, of all tenants"),
-            queues_limited: register
-                .metric("punctual_queues_limited", "Queues with a max_concurrency or a rate_limit, of all tenants"),
+            queues_limited: register.metric(
+                "punctual_queues_limited",
+                "Queues with a max_concurrency, a max_per_key or a rate_limit, of all tenants",
+            ),
             breakers_open: register.metric("punctual_breakers_open", "Circuit breakers that are open, of all tenants"),
             breaker_opened: register.metric("punctual_breaker_opened", "Circuit breakers that this node has opened"),
             clock_skew: register.seconds(

@@ -2,106 +2,38 @@
 //!
 //! The operations come from the handlers themselves (`#[utoipa::path]`), collected by the call that
 //! routes them. This adds what they share: the head of the document, the refusals, and the headers
-//! of requests and answers. A handler lists its refusals by type, such as `NotFound, Invalid`.
-//! [`webhooks`] has what a webhook receives and may answer.
+//! of requests and answers. It is written for the programs that generate clients of it: nothing is
+//! repeated, bodies are plain objects, and no status is undocumented.
+//!
+//! [`refusals`] has the answers that are problems, [`parameters`] the parameters of many
+//! operations, and [`webhooks`] what a webhook receives and may answer.
 
+pub mod parameters;
+pub mod refusals;
 mod webhooks;
-
-use std::collections::BTreeMap;
 
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use bytes::Bytes;
-use punctual_client::Problem;
-use utoipa::openapi::header::HeaderBuilder;
+use punctual_client::{Envelope, Problem};
+use utoipa::openapi::external_docs::ExternalDocsBuilder;
+use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::tag::TagBuilder;
-use utoipa::openapi::{
-    Components, ContentBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Schema, ServerBuilder,
-};
+use utoipa::openapi::{Components, OpenApi, Ref, RefOr, Required, Response, Schema, ServerBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
+pub use parameters::{IdempotencyKey, IfMatch, IfNoneMatch, OperationPath, SchedulePath, TaskPath};
+pub use refusals::{
+    Cancelled, Conflict, Invalid, NoRoom, NotFound, NotModified, StaleToken, TooLarge, Unavailable, VersionMismatch,
+};
+
 use crate::state::Api;
-
-macro_rules! refusals {
-    ($($(#[$doc:meta])* $name:ident = $status:literal, $description:literal;)*) => {
-        $(
-            $(#[$doc])*
-            pub struct $name;
-
-            impl IntoResponses for $name {
-                fn responses() -> BTreeMap<String, RefOr<Response>> {
-                    let shared = Ref::from_response_name(stringify!($name));
-                    BTreeMap::from([($status.to_owned(), RefOr::Ref(shared))])
-                }
-            }
-        )*
-
-        fn shared_refusals() -> BTreeMap<String, RefOr<Response>> {
-            BTreeMap::from([$((stringify!($name).to_owned(), RefOr::T(refusal($description))),)*])
-        }
-    };
-}
-
-refusals! {
-    /// 400: the request cannot be read.
-    Unreadable = "400", "The request cannot be read: `invalid_json`, `invalid_body`, `invalid_header`, `invalid_tenant`, `invalid_cursor`";
-    /// 404: there is nothing there.
-    NotFound = "404", "There is nothing here for this tenant: `not_found`";
-    /// 409: the token is old.
-    StaleToken = "409", "Another worker holds the task now, or it has finished: `stale_token`. The run did not end within its task's timeout: `timed_out`. The call had no effect";
-    /// 410: the task was cancelled.
-    Cancelled = "410", "The task was cancelled; stop working on it: `cancelled`";
-    /// 413: the content is too large.
-    TooLarge = "413", "The body, or a part of it, is too large: `too_large`";
-    /// 415: the content is of another type.
-    UnsupportedMediaType = "415", "The content type is not supported: `unsupported_media_type`";
-    /// 422: the request is not valid.
-    Invalid = "422", "The request is not valid; `errors` lists all faults: `invalid_request`";
-    /// 503: not now.
-    Unavailable = "503", "Not now; ask again after `Retry-After` seconds: `overloaded`, `store_unavailable`, `store_full`, `shutting_down`";
-    /// Any other refusal.
-    Refused = "default", "Any other problem";
-}
-
-/// 409: other writers were faster each time.
-pub struct Conflict;
-
-impl IntoResponses for Conflict {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let refusal = refusal("`conflict`: other writers changed it each time; try again");
-        BTreeMap::from([("409".to_owned(), RefOr::T(refusal))])
-    }
-}
-
-/// 304: the caller has it already.
-pub struct NotModified;
-
-impl IntoResponses for NotModified {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let known = ResponseBuilder::new().description("Unchanged: `If-None-Match` names its `ETag`");
-        BTreeMap::from([("304".to_owned(), RefOr::T(known.build()))])
-    }
-}
-
-/// 412: it is at another version.
-pub struct VersionMismatch;
-
-impl IntoResponses for VersionMismatch {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        BTreeMap::from([("412".to_owned(), RefOr::T(refusal("`version_mismatch`")))])
-    }
-}
-
-/// A refusal with this description.
-fn refusal(description: &str) -> Response {
-    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
-    ResponseBuilder::new().description(description).content("application/problem+json", problem).build()
-}
 
 /// `routes`, with what their operations share.
 pub fn assemble(mut routes: OpenApiRouter<Api>) -> OpenApiRouter<Api> {
@@ -113,6 +45,10 @@ pub fn assemble(mut routes: OpenApiRouter<Api>) -> OpenApiRouter<Api> {
             complete(path, operation);
         }
     }
+    parameters::share(document);
+    for schema in document.components.get_or_insert_default().schemas.values_mut() {
+        describe_properties(schema);
+    }
     routes
 }
 
@@ -121,6 +57,20 @@ pub fn router(document: &OpenApi) -> Router<Api> {
     let whole = webhooks::WholeDocument::of(document);
     let text = Bytes::from(serde_json::to_vec(&whole).expect("invariant: the document can be written as JSON"));
     Router::new().route("/openapi.json", get(async move || ([(CONTENT_TYPE, "application/json")], text)))
+}
+
+/// A member that may be `null` has its description beside the alternatives, where generators look
+/// for it, and not in one of them.
+fn describe_properties(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(object)) = schema else { return };
+    for property in object.properties.values_mut() {
+        let RefOr::T(Schema::OneOf(one_of)) = property else { continue };
+        if let [RefOr::Ref(reference), null] | [null, RefOr::Ref(reference)] = one_of.items.as_mut_slice()
+            && parameters::is_null(null)
+        {
+            one_of.description = Some(std::mem::take(&mut reference.description));
+        }
+    }
 }
 
 fn describe(document: &mut OpenApi) {
@@ -135,25 +85,38 @@ fn describe(document: &mut OpenApi) {
         .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
         .build();
     document.servers = Some(vec![ServerBuilder::new().url("/").description(Some("This server")).build()]);
+    // A path of the server itself: it is there wherever the document is.
+    document.external_docs = Some(
+        ExternalDocsBuilder::new().url("/").description(Some("Every call of this server, with a sentence")).build(),
+    );
     let tags = [
-        ("tasks", "Submit, read, change and cancel tasks"),
-        ("dead letters", "Tasks whose retries are used up, or whose error was not retryable"),
-        ("schedules", "Recurring schedules and their occurrences"),
-        ("workers", "Pull workers: leases and settlements"),
-        ("queues", "Limits, defaults and pauses of queues"),
-        ("operations", "For operators of the server"),
+        ("tasks", "Submit, read, change and cancel tasks. docs/lists.md, docs/order.md and docs/explain.md have more"),
+        ("dead letters", "Tasks whose retries are used up, or whose error was not retryable. docs/retries.md has more"),
+        ("bulk operations", "Changes of every task that a filter matches. docs/lists.md has more"),
+        ("workers", "Pull workers: leases and settlements. docs/workers.md has more"),
+        ("queues", "Limits, defaults and pauses of queues. docs/queues.md has more"),
+        ("schedules", "Recurring schedules and their occurrences. docs/schedules.md has more"),
+        ("forecast", "What will run. docs/schedules.md has more"),
+        ("admin", "Nodes, partitions and breakers, for operators. docs/operations.md and docs/breakers.md have more"),
+        ("server", "Whether a node is alive, whether it can serve, and its metrics"),
     ];
     let tags = tags.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
     document.tags = Some(tags.into());
 }
 
 fn share(components: &mut Components) {
-    let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
+    let mut schemas =
+        vec![(Problem::name().into_owned(), Problem::schema()), (Envelope::name().into_owned(), Envelope::schema())];
     Problem::schemas(&mut schemas);
+    Envelope::schemas(&mut schemas);
     components.schemas.extend(schemas);
-    components.responses.extend(shared_refusals());
-    for response in components.responses.values_mut() {
+    components.responses.extend(refusals::shared());
+    components.responses.insert(refusals::NOT_MODIFIED.to_owned(), RefOr::T(refusals::not_modified()));
+    for (name, response) in &mut components.responses {
         carry_request_id(response);
+        if ["NoRoom", "Unavailable"].contains(&name.as_str()) {
+            carry(response, "Retry-After", "RetryAfter");
+        }
     }
     let text = || ObjectBuilder::new().schema_type(Type::String).min_length(Some(1));
     let header = |name: &str, description: &str, schema: Schema| {
@@ -168,13 +131,32 @@ fn share(components: &mut Components) {
     let tenant = text().max_length(Some(64)).pattern(Some("^[A-Za-z0-9._-]+$")).build();
     let tenant =
         header("Punctual-Tenant", "The tenant; `default` if absent. Only an operator may name another", tenant.into());
-    let id = text().max_length(Some(128)).build();
-    let id = header("Request-Id", "An id for this request, which the answer repeats; generated if absent", id.into());
+    // Any text is accepted, so that an odd id fails no request.
+    let id = ObjectBuilder::new().schema_type(Type::String).build();
+    let id = header(
+        "Request-Id",
+        "An id for this request, which the answer repeats: 1 to 128 visible ASCII characters. The server takes one of \
+         its own if it is absent or something else",
+        id.into(),
+    );
+    let tag = ObjectBuilder::new().schema_type(Type::String).build();
+    let tag = header("If-None-Match", "The `ETag` of what the caller has; 304 if it is still the same", tag.into());
     components.parameters.insert("Tenant".to_owned(), RefOr::T(tenant));
     components.parameters.insert("RequestId".to_owned(), RefOr::T(id));
-    let request_id =
-        HeaderBuilder::new().description(Some("The id of the request")).schema(Some(text().build())).build();
-    components.headers.insert("RequestId".to_owned(), RefOr::T(request_id));
+    components.parameters.insert("KnownTag".to_owned(), RefOr::T(tag));
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).build();
+    let headers = [
+        ("RequestId", "The id of the request", text().build()),
+        ("ETag", "The version, in quotes: for `If-Match` and `If-None-Match`", text().build()),
+        ("Location", "Where it is", text().build()),
+        ("IdempotentReplayed", "`true`: the call was made before under this key", text().build()),
+        ("RetryAfter", "After how many seconds to ask again", number.clone()),
+        ("Age", "How many seconds ago it was read, while the store is away", number),
+    ];
+    for (name, description, schema) in headers {
+        let header = HeaderBuilder::new().description(Some(description)).schema(Some(schema)).build();
+        components.headers.insert(name.to_owned(), RefOr::T(header));
+    }
 }
 
 /// The operations of a path.
@@ -184,32 +166,68 @@ pub fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 }
 
 fn complete(path: &str, operation: &mut Operation) {
-    if path.starts_with("/v1/") {
+    let is_versioned = path.starts_with("/v1/");
+    parameters::refuse_nulls(operation);
+    if let Some(body) = &mut operation.request_body {
+        refuse_null(body);
+    }
+    let responses = &mut operation.responses;
+    let own = operation.parameters.get_or_insert_default();
+    if own.iter().any(|parameter| matches!(parameter, RefOr::T(one) if one.parameter_in == ParameterIn::Query)) {
+        // Every route that reads its query refuses what it does not know.
+        for (status, response) in Invalid::responses() {
+            responses.responses.entry(status).or_insert(response);
+        }
+    }
+    if responses.responses.contains_key("304") {
+        own.push(parameters::reference("KnownTag"));
+    }
+    if is_versioned {
         // Routes for operators concern all tenants.
         let names: &[&str] = if path.starts_with("/v1/admin/") { &["RequestId"] } else { &["Tenant", "RequestId"] };
-        let reference = |name: &&str| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}")));
-        operation.parameters.get_or_insert_default().extend(names.iter().map(reference));
+        own.extend(names.iter().map(|name| parameters::reference(name)));
     }
-    let responses = &mut operation.responses.responses;
-    let mut shared = Refused::responses();
-    if path.starts_with("/v1/") {
-        shared.extend(Unreadable::responses());
+    refusals::of_every_call(responses, is_versioned, operation.request_body.is_some());
+    for response in responses.responses.values_mut() {
+        share_headers(response);
+        carry_request_id(response);
     }
-    if operation.request_body.is_some() {
-        shared.extend(TooLarge::responses());
-        shared.extend(UnsupportedMediaType::responses());
+}
+
+/// A body that may be absent is documented as an object that is not required. The server also takes
+/// `null` for it, but generators make clumsy types of that, and no client needs it.
+fn refuse_null(body: &mut RefOr<RequestBody>) {
+    let RefOr::T(body) = body else { return };
+    for content in body.content.values_mut() {
+        let RefOr::T(content) = content else { continue };
+        let Some(RefOr::T(Schema::OneOf(one_of))) = &content.schema else { continue };
+        if let Some(object) = one_of.items.iter().find(|item| !parameters::is_null(item)) {
+            content.schema = Some(object.clone());
+            body.required = Some(Required::False);
+        }
     }
-    for (status, response) in shared {
-        responses.entry(status).or_insert(response);
+}
+
+/// Refers to the shared headers instead of repeating them. A handler names them only.
+fn share_headers(response: &mut RefOr<Response>) {
+    let RefOr::T(Response { headers, .. }) = response else { return };
+    for (name, header) in headers {
+        *header = shared_header(&name.replace('-', ""));
     }
-    responses.values_mut().for_each(carry_request_id);
 }
 
 fn carry_request_id(response: &mut RefOr<Response>) {
+    carry(response, "Request-Id", "RequestId");
+}
+
+fn carry(response: &mut RefOr<Response>, header: &str, shared: &str) {
     if let RefOr::T(response) = response {
-        let header = RefOr::Ref(Ref::new("#/components/headers/RequestId"));
-        response.headers.insert("request-id".to_owned(), header);
+        response.headers.insert(header.to_owned(), shared_header(shared));
     }
+}
+
+fn shared_header(name: &str) -> RefOr<Header> {
+    RefOr::Ref(Ref::new(format!("#/components/headers/{name}")))
 }
 
 #[cfg(test)]

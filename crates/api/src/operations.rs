@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::extract::FromRef;
 use punctual_core::store::Store;
 
+use crate::cpu_pool::CpuPool;
 use crate::metrics::{Metrics, TaskCounts};
 use crate::readiness::{Probes, ReadinessChecker};
 use crate::site::AllowedHosts;
@@ -27,6 +28,8 @@ pub struct Operations {
     pub request_deadline: Duration,
     /// The hosts that requests may be for while authentication is off.
     pub allowed_hosts: AllowedHosts,
+    /// Where answers are compressed.
+    pub(crate) encoding_pool: CpuPool,
     draining: AtomicBool,
 }
 
@@ -39,6 +42,7 @@ impl Operations {
             readiness: ReadinessChecker::new(store, probes),
             request_deadline,
             allowed_hosts: AllowedHosts::default(),
+            encoding_pool: CpuPool::default(),
             draining: AtomicBool::new(false),
         }
     }

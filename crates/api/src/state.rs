@@ -28,6 +28,7 @@ use crate::forecast::Forecasts;
 use crate::operations::Operations;
 use crate::presence::UnflushedPresence;
 use crate::schedules::KeyedMutex;
+use crate::shared_reads::SharedReads;
 use crate::upcoming::UpcomingPages;
 
 /// The state of the API. Cheap to clone.
@@ -53,6 +54,8 @@ pub struct Inner {
     pub admission: Arc<Admission>,
     /// Reads large requests and writes large answers.
     pub cpu_pool: CpuPool,
+    /// Reads of tasks that come at the same time.
+    pub shared_reads: SharedReads,
 }
 
 /// What the binary builds an [`Api`] from.
@@ -165,6 +168,7 @@ impl Api {
             presence: UnflushedPresence::default(),
             admission: Arc::new(Admission::new(config, &parts.operations.metrics)),
             cpu_pool: CpuPool::default(),
+            shared_reads: SharedReads::new(Arc::clone(store)),
             parts,
         }))
     }

@@ -10,7 +10,6 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use punctual_broker::embedded::EmbeddedBroker;
 use punctual_core::breakers::{BreakerKey, OpenBreaker, Runs};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::NodeId;
@@ -27,6 +26,7 @@ use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::Targets;
+use punctual_scheduler::webhook_path::WebhookPath;
 use punctual_store::sqlite::{Options, SqliteStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -236,7 +236,7 @@ fn polls(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdo
     let seconds = std::time::Duration::from_secs;
     let deps = Deps {
         store,
-        broker: Arc::new(EmbeddedBroker::new(100)),
+        webhooks: WebhookPath::None,
         clock,
         hints,
         targets: Arc::new(Targets::new(1, 1_000)),

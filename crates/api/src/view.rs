@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use punctual_client as wire;
 use punctual_core::queues::QueueWithCounts;
 use punctual_core::state::State;
-use punctual_core::task::Task;
+use punctual_core::task::{Callback, Task};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -18,8 +18,7 @@ pub fn task(task: Task) -> wire::Task {
     let state = task.state();
     let key = &task.lane.key;
     let holder = task.hold.filter(|_| state == State::Running).map(|hold| hold.worker);
-    let (callback_url, callback_headers) =
-        task.body.callback.map_or((None, BTreeMap::new()), |callback| (Some(callback.url), callback.headers));
+    let (callback_url, callback_headers, callback_body) = callback(task.body.callback);
     wire::Task {
         task_id: task.id,
         tenant: key.tenant.clone(),
@@ -31,11 +30,13 @@ pub fn task(task: Task) -> wire::Task {
         payload: task.body.payload,
         callback_url,
         callback_headers,
+        callback_body,
         execute_at: task.execute_at,
         next_attempt_at: (state == State::Pending).then_some(task.due_at),
         expires_at: task.expires_at,
         idempotency_key: task.body.idempotency_key,
         ordering_key: task.body.ordering_key,
+        concurrency_key: task.body.concurrency_key,
         depends_on: task.body.dependencies.ids,
         on_dependency_failure: task.body.dependencies.on_failure.into(),
         retry_policy: task.body.retry_policy.into(),
@@ -84,10 +85,11 @@ pub fn queue(QueueWithCounts { queue, live }: QueueWithCounts, now: Timestamp) -
         until: pause.until,
     });
     let settings = queue.settings;
-    let (callback_url, callback_headers) = settings.callback.map(|callback| (callback.url, callback.headers)).unzip();
+    let (callback_url, callback_headers, callback_body) = callback(settings.callback);
     wire::Queue {
         name: queue.name,
         max_concurrency: settings.max_concurrency,
+        max_per_key: settings.max_per_key,
         rate_limit: settings
             .rate_limit
             .map(|limit| wire::RateLimit { per_second: limit.per_second, burst: limit.burst }),
@@ -97,7 +99,8 @@ pub fn queue(QueueWithCounts { queue, live }: QueueWithCounts, now: Timestamp) -
         dispatch_jitter_seconds: wire::Seconds::from_millis(settings.dispatch_jitter_millis),
         on_dead_letter: settings.on_dead_letter.into(),
         callback_url,
-        callback_headers: callback_headers.unwrap_or_default(),
+        callback_headers,
+        callback_body,
         paused: pause.is_some(),
         pause,
         version: queue.version,
@@ -107,6 +110,14 @@ pub fn queue(QueueWithCounts { queue, live }: QueueWithCounts, now: Timestamp) -
             queued: live.queued,
             running: live.running,
         },
+    }
+}
+
+/// The URL, the headers and the body of a callback, if there is one.
+fn callback(callback: Option<Callback>) -> (Option<String>, BTreeMap<String, String>, wire::CallbackBody) {
+    match callback {
+        Some(Callback { url, headers, body }) => (Some(url), headers, body.into()),
+        None => (None, BTreeMap::new(), wire::CallbackBody::default()),
     }
 }
 

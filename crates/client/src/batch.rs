@@ -4,6 +4,7 @@ use punctual_core::ids::TaskId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::TaskIdForm;
 use crate::new_task::NewTask;
 use crate::objects::objects_only;
 use crate::problem::Problem;
@@ -38,7 +39,7 @@ pub struct BatchItem {
     pub task: Option<Box<Task>>,
     /// Its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String)]
+    #[schema(value_type = TaskIdForm)]
     pub task_id: Option<TaskId>,
     /// Why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,7 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::TaskIdForm;
 use crate::objects::objects_only;
 
 /// A circuit breaker that is open: nothing under it is dispatched, except a probe from time to
@@ -29,7 +30,7 @@ pub struct Breaker {
     #[schema(value_type = String, format = DateTime)]
     pub next_probe_at: Timestamp,
     /// The task that is the probe, while one is under way.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<TaskIdForm>)]
     pub probe: Option<TaskId>,
     /// Why it opened.
     pub reason: String,

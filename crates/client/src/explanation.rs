@@ -5,6 +5,7 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::TaskIdForm;
 use crate::task::Status;
 
 /// Why a task has not run yet.
@@ -68,6 +69,10 @@ pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ordering_key: Option<String>,
+    /// The concurrency key it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub concurrency_key: Option<String>,
     /// The webhook target it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -134,7 +139,7 @@ pub struct Reason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskInTheWay {
     /// Its id.
-    #[schema(value_type = String, example = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
+    #[schema(value_type = TaskIdForm)]
     pub id: TaskId,
     /// Its state.
     pub state: Status,

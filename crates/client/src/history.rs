@@ -3,16 +3,19 @@
 use punctual_core::ids::RunId;
 use punctual_core::json::Json;
 use punctual_core::time::Timestamp;
+use punctual_core::trail as core;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::RunIdForm;
 use crate::task::Status;
+use crate::words::words;
 
 /// One attempt.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Run {
     /// Its id.
-    #[schema(value_type = String)]
+    #[schema(value_type = RunIdForm)]
     pub run_id: RunId,
     /// The number of the attempt, from 1. It repeats after a run that was not counted.
     pub attempt: u32,
@@ -24,8 +27,8 @@ pub struct Run {
     /// When it ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
-    /// `completed`, `failed`, `timed_out`, `lost`, `released` or `cancelled`; `null` while it runs.
-    pub outcome: Option<String>,
+    /// How it ended; `null` while it runs.
+    pub outcome: Option<RunEnded>,
     /// What went wrong.
     pub error: Option<RunError>,
     /// The HTTP status of the webhook.
@@ -39,6 +42,41 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub response_excerpt: Option<String>,
+    /// Why what the webhook answered is not the task's result. Left out if it is, or if it answered
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub result_dropped: Option<ResultDropped>,
+}
+
+words! {
+    /// How a run ended.
+    RunEnded is core::RunEnded {
+        /// It succeeded.
+        Completed,
+        /// It failed.
+        Failed,
+        /// It did not end within the task's timeout.
+        TimedOut,
+        /// Its worker was lost.
+        Lost,
+        /// Its worker gave the task back.
+        Released,
+        /// The task was cancelled.
+        Cancelled,
+    }
+
+    /// Why what a webhook answered was not kept as the result.
+    ResultDropped is core::ResultDropped {
+        /// It is larger than a result may be.
+        TooLarge,
+        /// It is not UTF-8.
+        NotUtf8,
+        /// It is not JSON that is accepted as a payload.
+        NotJson,
+        /// It is nested too deep.
+        TooDeep,
+    }
 }
 
 /// What went wrong in a run.

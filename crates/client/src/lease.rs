@@ -6,6 +6,7 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::{NameForm, RunIdForm, TaskIdForm, TaskRefForm};
 use crate::objects::objects_only;
 use crate::problem::Problem;
 use crate::seconds::Seconds;
@@ -16,13 +17,15 @@ use crate::task::{Status, Task};
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct LeaseRequest {
     /// The worker's name.
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub worker_id: String,
     /// The queues it works for; not together with `types`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<NameForm>>, min_items = 1, max_items = 64)]
     pub queues: Option<Vec<String>>,
     /// The types it knows, in any queue; not together with `queues`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<NameForm>>, min_items = 1, max_items = 64)]
     pub types: Option<Vec<String>>,
     /// The maximum number of tasks, up to 1000; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,9 +33,11 @@ pub struct LeaseRequest {
     pub max_tasks: Option<i64>,
     /// How long to wait for the first, up to 60; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 60)]
     pub wait_seconds: Option<Seconds>,
     /// The length of the lease, which heartbeats extend: 1 to 3600; 60 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 1)]
     pub lease_seconds: Option<Seconds>,
 }
 
@@ -49,7 +54,7 @@ pub struct Lease {
     /// The task.
     pub task: Task,
     /// The run that begins with this lease.
-    #[schema(value_type = String)]
+    #[schema(value_type = RunIdForm)]
     pub run_id: RunId,
     /// The number of the attempt, from 1.
     pub attempt: u32,
@@ -73,7 +78,7 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DependencyResult {
     /// The task.
-    #[schema(value_type = String)]
+    #[schema(value_type = TaskIdForm)]
     pub task_id: TaskId,
     /// Its state; `null` if it was removed.
     pub status: Option<Status>,
@@ -96,7 +101,7 @@ pub struct SettleRequest {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleItem {
     /// The task.
-    #[schema(value_type = String)]
+    #[schema(value_type = TaskRefForm)]
     pub task_id: TaskId,
     /// The fencing token of the lease.
     pub token: u64,
@@ -116,10 +121,12 @@ pub struct SettleItem {
     pub retryable: Option<bool>,
     /// `failed`: the delay of the next attempt, up to 30 days, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 2_592_000)]
     pub retry_after_seconds: Option<Seconds>,
     /// `released`: how long the task waits before it can be leased again, up to 30 days; 0 if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 2_592_000)]
     pub delay_seconds: Option<Seconds>,
     /// `heartbeat`: the progress of the run, up to 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,7 +203,7 @@ pub struct Settled {
     /// 200, 409 (stale token, or timed out), 410 (cancelled: stop) or 404.
     pub status: u16,
     /// The task.
-    #[schema(value_type = String)]
+    #[schema(value_type = TaskIdForm)]
     pub task_id: TaskId,
     /// When the lease ends now, after a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]

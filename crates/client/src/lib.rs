@@ -11,10 +11,12 @@
 
 pub mod batch;
 pub mod breaker;
+pub mod callback;
 pub mod cluster;
 pub mod dependency;
 pub mod explanation;
 pub mod forecast;
+pub mod form;
 pub mod health;
 pub mod history;
 #[cfg(feature = "http")]
@@ -41,17 +43,19 @@ pub mod worker;
 
 pub use batch::{BatchAnswer, BatchItem, NewBatch};
 pub use breaker::{Breaker, BreakerState, ResetBreaker};
+pub use callback::{CallbackBody, Envelope};
 pub use cluster::{Node, Partition};
 pub use dependency::{Dependency, OnDependencyFailure};
 pub use explanation::{Explanation, Reason, TaskInTheWay};
 pub use forecast::{Forecast, ForecastMinute};
 pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
-pub use history::{Run, RunError, TaskEvent};
+pub use history::{ResultDropped, Run, RunEnded, RunError, TaskEvent};
 pub use lease::{
     DependencyResult, Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled,
 };
 pub use new_task::{NewTask, Redrive, TaskPatch};
-pub use operation::{BulkRequest, DryRun, Operation, TaskFilter};
+pub use objects::RequestBody;
+pub use operation::{BulkRequest, DryRun, Operation, OperationKind, OperationState, TaskFilter};
 pub use page::{
     BreakerPage, EventPage, NodePage, OccurrencePage, OperationPage, Page, PartitionPage, QueuePage, RunPage,
     SchedulePage, TaskPage, UpcomingRunPage, WorkerPage,
@@ -71,4 +75,4 @@ pub use seconds::Seconds;
 pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};
 pub use task::{LastError, Status, Task};
 pub use upcoming::{Upcoming, UpcomingItem};
-pub use worker::Worker;
+pub use worker::{Worker, WorkerStatus};

@@ -6,7 +6,9 @@ use punctual_core::json::Json;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use crate::callback::CallbackBody;
 use crate::dependency::{self, Dependency, OnDependencyFailure};
+use crate::form::{CallbackUrlForm, HeadersForm, IdempotencyKeyForm, LabelsForm, NameForm, TaskKeyForm};
 use crate::objects::objects_only;
 use crate::priority::Priority;
 use crate::retry::RetryPolicyFields;
@@ -19,7 +21,7 @@ use crate::unique;
 pub struct NewTask {
     /// What kind of work it is.
     #[serde(rename = "type")]
-    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$", example = "invoice.send")]
+    #[schema(value_type = NameForm, example = "invoice.send")]
     pub kind: String,
     /// What the worker gets: any JSON, `null` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,22 +29,27 @@ pub struct NewTask {
     pub payload: Option<Json>,
     /// The queue; `default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$")]
+    #[schema(value_type = Option<NameForm>)]
     pub queue: Option<String>,
     /// The URL that webhook workers push it to, http or https. Absent: it waits for a pull worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(format = "uri", max_length = 2048)]
+    #[schema(value_type = Option<CallbackUrlForm>)]
     pub callback_url: Option<String>,
     /// Extra request headers of the webhook; hop-by-hop headers and those that Punctual sets are
     /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unique::strings")]
+    #[schema(value_type = Option<HeadersForm>)]
     pub callback_headers: Option<BTreeMap<String, String>>,
+    /// What the body of the webhook's request is; `payload` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_body: Option<CallbackBody>,
     /// When to run it. The past means now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub execute_at: Option<String>,
     /// When to run it, from now, up to 100 years; not together with `execute_at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 3_155_760_000_i64)]
     pub delay_seconds: Option<Seconds>,
     /// How urgent it is; 5 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,13 +57,14 @@ pub struct NewTask {
     /// A second submission with the same key returns the first task. The header `Idempotency-Key`
     /// does the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(value_type = Option<IdempotencyKeyForm>)]
     pub idempotency_key: Option<String>,
     /// How it is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<RetryPolicyFields>,
     /// How long one run may take, from 0.001 up to 86,400; 300 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, exclusive_minimum = 0, maximum = 86_400)]
     pub timeout_seconds: Option<Seconds>,
     /// It fails with code `expired` if it has not started by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,12 +72,18 @@ pub struct NewTask {
     pub expires_at: Option<String>,
     /// The submitter's own labels: up to 32, keys up to 64 characters, values up to 512.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unique::strings")]
+    #[schema(value_type = Option<LabelsForm>)]
     pub metadata: Option<BTreeMap<String, String>>,
     /// Tasks of one tenant with the same key run one at a time, in order of `execute_at`, then of
     /// submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(value_type = Option<TaskKeyForm>)]
     pub ordering_key: Option<String>,
+    /// At most `max_per_key` tasks of its queue with the same key run at a time; the queue's
+    /// settings say how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<TaskKeyForm>)]
+    pub concurrency_key: Option<String>,
     /// Tasks that must have completed before this one runs: ids, and in a batch also the indices of
     /// its other tasks, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "dependency::list")]
@@ -100,7 +114,7 @@ pub struct TaskPatch {
     pub execute_at: Option<Option<String>>,
     /// A new time, from now; not together with `execute_at`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Seconds, nullable = false)]
+    #[schema(value_type = f64, minimum = 0, maximum = 3_155_760_000_i64, nullable = false)]
     pub delay_seconds: Option<Option<Seconds>>,
     /// A new payload.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -120,27 +134,31 @@ pub struct TaskPatch {
     pub expires_at: Option<Option<String>>,
     /// New labels instead of the old.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given_strings")]
-    #[schema(value_type = BTreeMap<String, String>, nullable = false)]
+    #[schema(value_type = LabelsForm, nullable = false)]
     pub metadata: Option<Option<BTreeMap<String, String>>>,
     /// Where it is pushed to instead; `null`: it waits for a pull worker.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<CallbackUrlForm>)]
     pub callback_url: Option<Option<String>>,
     /// New extra headers of the webhook instead of the old.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given_strings")]
-    #[schema(value_type = BTreeMap<String, String>, nullable = false)]
+    #[schema(value_type = HeadersForm, nullable = false)]
     pub callback_headers: Option<Option<BTreeMap<String, String>>>,
+    /// Another body of the webhook's request.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = CallbackBody, nullable = false)]
+    pub callback_body: Option<Option<CallbackBody>>,
     /// Another queue. Its `max_depth` does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = String, nullable = false)]
+    #[schema(value_type = NameForm, nullable = false)]
     pub queue: Option<Option<String>>,
     /// How long one run may take.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Seconds, nullable = false)]
+    #[schema(value_type = f64, exclusive_minimum = 0, maximum = 86_400, nullable = false)]
     pub timeout_seconds: Option<Option<Seconds>>,
     /// Another ordering key, or none.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<TaskKeyForm>)]
     pub ordering_key: Option<Option<String>>,
 }
 

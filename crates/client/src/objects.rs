@@ -6,7 +6,14 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
+use utoipa::ToSchema;
+
+/// The body of a request, or a part of one: its schema says what the server accepts.
+pub trait RequestBody: DeserializeOwned + ToSchema {
+    /// The members beyond its schema that are accepted and ignored.
+    const IGNORED: &'static [&'static str];
+}
 
 /// Accepts objects and passes them to `R`.
 pub(crate) struct ObjectsOnly<T, R>(pub R, pub PhantomData<T>);
@@ -88,6 +95,10 @@ macro_rules! objects_only {
                     }
                 }
 
+                impl $crate::objects::RequestBody for $name {
+                    const IGNORED: &'static [&'static str] = $crate::objects::names!($($names)?);
+                }
+
                 impl<'de> Deserialize<'de> for $name {
                     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                         deserializer.deserialize_map(ObjectsOnly::new(Derived::<$name>(PhantomData)))
@@ -104,6 +115,17 @@ macro_rules! objects_only {
     };
 }
 pub(crate) use objects_only;
+
+/// The given names, or none.
+macro_rules! names {
+    () => {
+        &[]
+    };
+    ($names:expr) => {
+        $names
+    };
+}
+pub(crate) use names;
 
 #[cfg(test)]
 mod tests {

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use punctual_core::bulk as core;
 use punctual_core::ids::OperationId;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::{LabelsForm, OperationIdForm, ScheduleIdForm};
 use crate::objects::objects_only;
 use crate::task::{Status, Task};
+use crate::words::words;
 
 /// Asks for a bulk operation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -36,6 +39,7 @@ pub struct TaskFilter {
     pub queue: Option<String>,
     /// Made by this schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ScheduleIdForm>)]
     pub schedule_id: Option<String>,
     /// At least this urgent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +83,7 @@ pub struct TaskFilter {
     pub error_code: Option<String>,
     /// With these labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = LabelsForm)]
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -97,12 +102,12 @@ pub struct DryRun {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
     /// Its id.
-    #[schema(value_type = String)]
+    #[schema(value_type = OperationIdForm)]
     pub operation_id: OperationId,
-    /// What it does: `cancel`, `redrive` or `purge`.
-    pub kind: String,
-    /// `running`, `done`, `cancelled` or `failed`.
-    pub state: String,
+    /// What it does with each task.
+    pub kind: OperationKind,
+    /// How far it is.
+    pub state: OperationState,
     /// How many tasks it changed. After a crash it may miss a page of them.
     pub done: u64,
     /// How many tasks matched when it began; `null` if they were too many to count.
@@ -117,6 +122,30 @@ pub struct Operation {
     pub finished_at: Option<Timestamp>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+words! {
+    /// What a bulk operation does with each task.
+    OperationKind is core::BulkKind {
+        /// Cancels it, or asks it to stop.
+        Cancel,
+        /// Tries a dead letter again.
+        Redrive,
+        /// Discards a dead letter.
+        Purge,
+    }
+
+    /// How far a bulk operation is.
+    OperationState is core::BulkState {
+        /// It goes on.
+        Running,
+        /// Every matching task was looked at.
+        Done,
+        /// A client ended it. What was done stays done.
+        Cancelled,
+        /// It cannot go on.
+        Failed,
+    }
 }
 
 objects_only!(BulkRequest, TaskFilter);

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
+use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// 0 (least urgent) to 9, or `low`, `normal`, `high`. The server refuses anything else.
@@ -22,6 +22,9 @@ pub enum Priority {
 impl Priority {
     /// The priority of a task that names none.
     pub const DEFAULT: u8 = 5;
+
+    /// The words, least urgent first.
+    pub const NAMES: [&str; 3] = ["low", "normal", "high"];
 
     /// The number from 0 to 9, if it is one.
     pub fn level(&self) -> Option<u8> {
@@ -49,7 +52,7 @@ impl<'de> Deserialize<'de> for Priority {
         impl Visitor<'_> for NumberOrName {
             type Value = Priority;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number from 0 to 9, or low, normal or high")
+                f.write_str("a whole number from 0 to 9, or one of low, normal, high")
             }
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Priority, E> {
                 Ok(Priority::Number(number))
@@ -68,10 +71,9 @@ impl<'de> Deserialize<'de> for Priority {
 impl PartialSchema for Priority {
     fn schema() -> RefOr<Schema> {
         let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(9));
-        let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["low", "normal", "high"]));
         AnyOfBuilder::new()
             .item(number)
-            .item(name)
+            .item(Ref::from_schema_name(PriorityName::name()))
             .description(Some("How urgent: 0 to 9, or a word for 2, 5, 8."))
             .into()
     }
@@ -81,6 +83,23 @@ impl ToSchema for Priority {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("Priority")
     }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((PriorityName::name().into_owned(), PriorityName::schema()));
+    }
+}
+
+/// The words for priorities, for the OpenAPI document.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "documents what a request may say")]
+enum PriorityName {
+    /// 2.
+    Low,
+    /// 5.
+    Normal,
+    /// 8.
+    High,
 }
 
 #[cfg(test)]

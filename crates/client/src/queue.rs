@@ -7,6 +7,8 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::callback::CallbackBody;
+use crate::form::{CallbackUrlForm, HeadersForm, NameForm};
 use crate::objects::objects_only;
 use crate::retry::{RetryPolicy, RetryPolicyFields};
 use crate::seconds::Seconds;
@@ -20,6 +22,10 @@ pub struct Queue {
     /// The maximum number of its tasks that are QUEUED or RUNNING, in the whole cluster; `null`: no
     /// limit.
     pub max_concurrency: Option<u32>,
+    /// The maximum number of its tasks with one `concurrency_key` that are QUEUED or RUNNING, in
+    /// the whole cluster; `null`: no limit.
+    #[serde(default)]
+    pub max_per_key: Option<u32>,
     /// How fast its tasks may begin, in the whole cluster; `null`: no limit.
     pub rate_limit: Option<RateLimit>,
     /// Maximum number of live tasks; further submissions are refused. `null`: no limit.
@@ -38,6 +44,10 @@ pub struct Queue {
     #[serde(default)]
     #[schema(required = false)]
     pub callback_headers: BTreeMap<String, String>,
+    /// What the body of those callbacks is.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub callback_body: CallbackBody,
     /// Whether it is paused: none of its tasks begin.
     pub paused: bool,
     /// The pause; `null` if it is not paused.
@@ -107,11 +117,17 @@ words! {
 pub struct QueueSettings {
     /// Its name; if given, the same as in the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<NameForm>)]
     pub name: Option<String>,
     /// The maximum number of its tasks that run at once; no limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_concurrency: Option<i64>,
+    /// The maximum number of its tasks with one `concurrency_key` that run at once; no limit if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub max_per_key: Option<i64>,
     /// How fast its tasks may begin; no limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimitFields>,
@@ -124,20 +140,27 @@ pub struct QueueSettings {
     pub retry_policy: Option<RetryPolicyFields>,
     /// The default time limit of a run of its tasks, up to a day; that of the server if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, exclusive_minimum = 0, maximum = 86_400)]
     pub timeout_seconds: Option<Seconds>,
     /// Each of its tasks is delayed by a random time up to this value, at most an hour; 0 if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 3_600)]
     pub dispatch_jitter_seconds: Option<Seconds>,
     /// What happens to the tasks behind a dead letter; they continue if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_dead_letter: Option<OnDeadLetter>,
     /// The default callback of its tasks; they wait for a pull worker if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<CallbackUrlForm>)]
     pub callback_url: Option<String>,
     /// Extra request headers of those callbacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HeadersForm>)]
     pub callback_headers: Option<BTreeMap<String, String>>,
+    /// What the body of those callbacks is; `payload` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_body: Option<CallbackBody>,
     /// Pauses or resumes it; if absent it stays as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -162,7 +185,7 @@ pub struct RateLimitFields {
 pub struct PauseRequest {
     /// Why, for people; up to 1,024 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1024)]
+    #[schema(max_length = 1_024, pattern = "^[^\\x00]*$")]
     pub reason: Option<String>,
     /// When it ends by itself; never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -51,9 +51,11 @@ pub struct RetryPolicyFields {
     pub backoff: Option<Backoff>,
     /// The first delay, up to 30 days; 30 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 2_592_000)]
     pub backoff_seconds: Option<Seconds>,
     /// The longest delay, up to 30 days; 3600 (or `backoff_seconds`, if that is more) if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 2_592_000)]
     pub max_backoff_seconds: Option<Seconds>,
     /// Whether a delay is randomised; if absent full, or none with `delays_seconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

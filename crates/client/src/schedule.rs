@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::form::{NameForm, ScheduleIdForm, TaskIdForm};
 use crate::new_task::{NewTask, given};
 use crate::objects::objects_only;
 use crate::seconds::Seconds;
@@ -26,7 +27,7 @@ use crate::words::words;
 pub struct NewSchedule {
     /// Its name, unique in its tenant. It may be left out if the path has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$", example = "nightly-report")]
+    #[schema(value_type = Option<NameForm>, example = "nightly-report")]
     pub name: Option<String>,
     /// A cron expression of five fields, of six with seconds first, or a word such as `@hourly`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,10 +35,11 @@ pub struct NewSchedule {
     pub cron: Option<String>,
     /// A fixed interval instead, counted from `starts_at`, or from the creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 316_224_000)]
     pub interval_seconds: Option<Seconds>,
     /// The time zone of the expression: a name of the IANA database; `UTC` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "Europe/Berlin")]
+    #[schema(example = "Europe/Berlin", max_length = 64)]
     pub timezone: Option<String>,
     /// The task that every occurrence submits, without times, idempotency key and dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,6 +53,7 @@ pub struct NewSchedule {
     pub catchup: Option<Catchup>,
     /// How far back catching up goes; 3600 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 31_622_400)]
     pub catchup_window_seconds: Option<Seconds>,
     /// What happens to local times that do not exist; `shift` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +66,7 @@ pub struct NewSchedule {
     pub day_overflow: Option<DayOverflow>,
     /// Its tasks are due up to this much after their instants; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 86_400)]
     pub jitter_seconds: Option<Seconds>,
     /// No instant is before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +78,7 @@ pub struct NewSchedule {
     pub ends_at: Option<String>,
     /// It ends after this many runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
     pub max_runs: Option<u64>,
     /// A task of it that ends `FAILED` or `DEAD_LETTERED` pauses it; `false` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,19 +97,19 @@ pub struct NewSchedule {
 pub struct SchedulePatch {
     /// Another name.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Option<String>, nullable = false)]
+    #[schema(value_type = NameForm, nullable = false)]
     pub name: Option<Option<String>>,
     /// Another cron expression.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Option<String>, nullable = false)]
+    #[schema(value_type = Option<String>)]
     pub cron: Option<Option<String>>,
     /// Another interval.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Seconds, nullable = false)]
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 316_224_000)]
     pub interval_seconds: Option<Option<Seconds>>,
     /// Another time zone.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Option<String>, nullable = false)]
+    #[schema(value_type = String, max_length = 64, nullable = false)]
     pub timezone: Option<Option<String>>,
     /// What to change of its task.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -121,7 +125,7 @@ pub struct SchedulePatch {
     pub catchup: Option<Option<Catchup>>,
     /// How far back catching up goes.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Seconds, nullable = false)]
+    #[schema(value_type = f64, minimum = 0, maximum = 31_622_400, nullable = false)]
     pub catchup_window_seconds: Option<Option<Seconds>>,
     /// What happens to local times that do not exist.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -137,7 +141,7 @@ pub struct SchedulePatch {
     pub day_overflow: Option<Option<DayOverflow>>,
     /// Another jitter.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Seconds, nullable = false)]
+    #[schema(value_type = f64, minimum = 0, maximum = 86_400, nullable = false)]
     pub jitter_seconds: Option<Option<Seconds>>,
     /// Another beginning, or none.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -149,7 +153,7 @@ pub struct SchedulePatch {
     pub ends_at: Option<Option<String>>,
     /// Another number of runs, or no limit.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schema(value_type = Option<u64>, minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000_000_000_u64)]
     pub max_runs: Option<Option<u64>>,
     /// Whether a failure pauses it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -198,7 +202,7 @@ impl ToSchema for ScheduledTaskPatch {
 pub struct PauseSchedule {
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 255)]
+    #[schema(max_length = 255, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")]
     pub reason: Option<String>,
 }
 
@@ -236,7 +240,7 @@ pub struct BackfillAnswer {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Schedule {
     /// Its id.
-    #[schema(value_type = String, example = "sched_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
+    #[schema(value_type = ScheduleIdForm)]
     pub schedule_id: ScheduleId,
     /// Its tenant.
     pub tenant: String,
@@ -318,7 +322,7 @@ pub struct Occurrence {
     /// The same as a sentence for people.
     pub message: String,
     /// The task that was made for it.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<TaskIdForm>)]
     pub task_id: Option<TaskId>,
     /// When this was decided.
     #[schema(value_type = String, format = DateTime)]

@@ -38,6 +38,7 @@ pub struct Fail {
     pub retryable: Option<bool>,
     /// The delay of the next attempt, up to 30 days, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 2_592_000)]
     pub retry_after_seconds: Option<Seconds>,
 }
 
@@ -65,6 +66,7 @@ pub struct Release {
     pub token: u64,
     /// How long the task waits before it can be leased again, up to 30 days; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 2_592_000)]
     pub delay_seconds: Option<Seconds>,
 }
 

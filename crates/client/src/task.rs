@@ -9,7 +9,9 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::callback::CallbackBody;
 use crate::dependency::OnDependencyFailure;
+use crate::form::{ScheduleIdForm, TaskIdForm};
 use crate::retry::RetryPolicy;
 use crate::seconds::Seconds;
 
@@ -17,7 +19,7 @@ use crate::seconds::Seconds;
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Task {
     /// Its id.
-    #[schema(value_type = String, example = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
+    #[schema(value_type = TaskIdForm)]
     pub task_id: TaskId,
     /// Its tenant.
     pub tenant: String,
@@ -43,6 +45,10 @@ pub struct Task {
     #[serde(default)]
     #[schema(required = false)]
     pub callback_headers: BTreeMap<String, String>,
+    /// What the body of the webhook's request is.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub callback_body: CallbackBody,
     /// When it should run.
     #[schema(value_type = String, format = DateTime)]
     pub execute_at: Timestamp,
@@ -57,9 +63,12 @@ pub struct Task {
     pub idempotency_key: Option<String>,
     /// Tasks with the same key run one at a time, in order.
     pub ordering_key: Option<String>,
+    /// At most `max_per_key` tasks of its queue with the same key run at a time.
+    #[serde(default)]
+    pub concurrency_key: Option<String>,
     /// The tasks it depends on.
     #[serde(default)]
-    #[schema(value_type = Vec<String>, required = true)]
+    #[schema(value_type = Vec<TaskIdForm>, required = true)]
     pub depends_on: Vec<TaskId>,
     /// What happens to it when one of those does not complete.
     #[serde(default)]
@@ -92,7 +101,7 @@ pub struct Task {
     /// The worker that runs it, or ran it last.
     pub worker_id: Option<String>,
     /// The schedule that made it.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<ScheduleIdForm>)]
     pub schedule_id: Option<ScheduleId>,
     /// The instant of the schedule that it was made for. For a triggered task: when it was
     /// triggered.

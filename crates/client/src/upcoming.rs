@@ -5,6 +5,8 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::{ScheduleIdForm, TaskIdForm};
+
 /// A page of what will run, the soonest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Upcoming {
@@ -24,10 +26,10 @@ pub struct UpcomingItem {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// The schedule.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<ScheduleIdForm>)]
     pub schedule_id: Option<ScheduleId>,
     /// The task.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<TaskIdForm>)]
     pub task_id: Option<TaskId>,
     /// The schedule's name; `null` for a task.
     pub name: Option<String>,

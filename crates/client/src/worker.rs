@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 pub struct Worker {
     /// Its name.
     pub worker_id: String,
-    /// `active`, or `lost` when it was not seen for a while and holds no task.
-    pub status: String,
+    /// Whether it is there.
+    pub status: WorkerStatus,
     /// The queues it polls.
     pub queues: Vec<String>,
     /// The types it polls for.
@@ -23,4 +23,14 @@ pub struct Worker {
     /// When it was last seen.
     #[schema(value_type = String, format = DateTime)]
     pub last_seen_at: Timestamp,
+}
+
+/// Whether a pull worker is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerStatus {
+    /// It was seen a short while ago, or holds a task.
+    Active,
+    /// It was not seen for a while, and holds no task.
+    Lost,
 }

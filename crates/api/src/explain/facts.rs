@@ -46,6 +46,8 @@ pub(crate) struct Facts {
     pub queue: Queue,
     /// How many tasks of its queue are `QUEUED` or `RUNNING`.
     pub held: u64,
+    /// How many of them have its concurrency key, if that is limited. Counted up to the limit.
+    pub held_of_key: u64,
     /// The tokens of its queue, if it has a rate limit that was ever used.
     pub bucket: Option<Bucket>,
     /// The open breakers over it, the one with the latest probe first.
@@ -78,6 +80,7 @@ impl Facts {
             obstacles: HashMap::new(),
             queue,
             held: 0,
+            held_of_key: 0,
             bucket: None,
             breakers: Vec::new(),
             ahead: TasksAhead::default(),
@@ -138,6 +141,9 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
     if facts.is_claimable() {
         facts.ahead =
             api.database.ahead(&facts.task, api.dispatch_status.aging().millis_for_one(), AHEAD_IN_QUEUE_MAX).await?;
+        if let (Some(most), Some(_)) = (facts.queue.settings.max_per_key, &facts.task.body.concurrency_key) {
+            facts.held_of_key = api.database.key_places(&facts.task, most).await?;
+        }
         if facts.queue.settings.rate_limit.is_some() {
             facts.bucket = api.database.bucket(&facts.queue.tenant, &facts.queue.name).await?;
         }

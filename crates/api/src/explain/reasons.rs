@@ -47,7 +47,7 @@ fn waiting(facts: &Facts) -> Vec<Reason> {
             .collect();
     reasons.extend(facts.breakers.iter().filter_map(|breaker| breaker::open(facts, breaker)));
     if facts.is_claimable() {
-        let limits = [queue::concurrency(facts), queue::rate(facts)];
+        let limits = [queue::concurrency_key(facts), queue::concurrency(facts), queue::rate(facts)];
         let (next, hold): (Vec<Reason>, Vec<Reason>) = limits.into_iter().flatten().partition(|limit| limit.comes_next);
         reasons.extend(hold);
         reasons.extend(claimant::obstacles(facts));

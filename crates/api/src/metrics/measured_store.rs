@@ -18,7 +18,7 @@ use punctual_core::lane::LaneId;
 use punctual_core::queues::LiveCounts;
 use punctual_core::state::Change;
 use punctual_core::store::{
-    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
+    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError, TaskResult,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
@@ -138,6 +138,10 @@ impl Store for MeasuredStore {
 
     async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
         self.measure("live", self.inner.live(ids)).await
+    }
+
+    async fn results(&self, ids: Vec<TaskId>, max_bytes: usize) -> Result<Vec<Option<TaskResult>>, StoreError> {
+        self.measure("results", self.inner.results(ids, max_bytes)).await
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {

@@ -60,3 +60,59 @@ fn refusals_are_problems_everywhere() {
         }
     }
 }
+
+#[test]
+fn bodies_are_objects_and_never_null() {
+    let document = document();
+    for (method, path, operation) in operations_of(&document) {
+        let body = &operation["requestBody"];
+        let may_be_absent =
+            ["/pause", "/resume", "/trigger"].iter().any(|end| path.ends_with(end)) || path == "/v1/tasks/{id}/redrive";
+        if body.is_object() {
+            let schema = &body["content"]["application/json"]["schema"];
+            assert!(schema["$ref"].is_string(), "{method} {path}: {schema}");
+            assert_eq!(body["required"], !may_be_absent, "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn parameters_are_never_null_and_written_once() {
+    let document = document();
+    let mut seen = std::collections::HashSet::new();
+    let shared = document["components"]["parameters"].as_object().unwrap().values();
+    let own = operations_of(&document).into_iter().filter_map(|(.., operation)| operation["parameters"].as_array());
+    for parameter in shared.chain(own.flatten()).filter(|parameter| parameter.get("$ref").is_none()) {
+        let schema = &parameter["schema"];
+        assert!(schema["$ref"].is_string() || schema["type"].is_string(), "{parameter}");
+        assert!(seen.insert(parameter.to_string()), "twice: {parameter}");
+    }
+}
+
+#[test]
+fn every_call_documents_the_refusals_around_it() {
+    let document = document();
+    for (method, path, operation) in operations_of(&document) {
+        let responses = operation["responses"].as_object().unwrap();
+        let mut statuses = vec!["400", "403", "414", "421", "431", "500"];
+        if path.starts_with("/v1/") {
+            statuses.extend(["406", "503"]);
+        }
+        if operation.get("requestBody").is_some() {
+            statuses.extend(["408", "413", "415", "422"]);
+        }
+        for status in statuses {
+            assert!(responses.contains_key(status), "{method} {path} does not say {status}");
+        }
+    }
+}
+
+#[test]
+fn names_of_operations_read_as_verb_and_noun() {
+    let document = document();
+    for (method, path, operation) in operations_of(&document) {
+        let name = operation["operationId"].as_str().unwrap();
+        let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase());
+        assert!(name.split('_').count() > 1 && name.split('_').all(is_word), "{method} {path}: {name}");
+    }
+}

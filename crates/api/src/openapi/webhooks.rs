@@ -3,8 +3,10 @@
 //! `punctual-worker` sends these requests and judges the answers (`request.rs`, `answer.rs`); a
 //! black-box test compares a real request with this section.
 
+use punctual_client::Envelope;
 use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 use utoipa::openapi::OpenApi;
 
 /// The document with what the library has no words for.
@@ -68,9 +70,15 @@ fn delivery() -> Value {
         "tags": ["tasks"],
         "parameters": parameters.collect::<Vec<Value>>(),
         "requestBody": {
-            "description": "The payload of the task, as it was submitted",
+            "description": "The payload of the task, as it was submitted; for a task with the `callback_body` \
+                `envelope` an object with the payload, the run and the results of the task's dependencies",
             "required": true,
-            "content": {"application/json": {"schema": {}}},
+            "content": {"application/json": {"schema": {
+                "anyOf": [
+                    {"$ref": format!("#/components/schemas/{}", Envelope::name())},
+                    {"description": "The payload: any JSON"},
+                ],
+            }}},
         },
         "responses": Value::Object(responses.into_iter().collect()),
     })

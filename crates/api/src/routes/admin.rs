@@ -39,9 +39,9 @@ pub fn router() -> OpenApiRouter<Api> {
 /// that were last read, and the header `Age` says how many seconds ago. All are on one page, unless
 /// there is a `limit`.
 #[utoipa::path(
-    get, path = "/v1/admin/nodes", tag = "operations",
+    get, path = "/v1/admin/nodes", tag = "admin",
     params(PageParams),
-    responses((status = 200, description = "The nodes", body = NodePage), Unavailable),
+    responses((status = 200, description = "The nodes", body = NodePage, headers(("Age" = u64))), Unavailable),
 )]
 async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     let paging = Paging::read("nodes", query)?;
@@ -88,9 +88,9 @@ fn view(node: NodePresence, cluster: &ClusterSnapshot, partitions: usize, lease:
 /// were last read, and the header `Age` says how many seconds ago. All are on one page, unless
 /// there is a `limit`.
 #[utoipa::path(
-    get, path = "/v1/admin/partitions", tag = "operations",
+    get, path = "/v1/admin/partitions", tag = "admin",
     params(PageParams),
-    responses((status = 200, description = "The partitions", body = PartitionPage), Unavailable),
+    responses((status = 200, description = "The partitions", body = PartitionPage, headers(("Age" = u64))), Unavailable),
 )]
 async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     let paging = Paging::read("partitions", query)?;

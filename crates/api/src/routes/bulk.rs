@@ -23,7 +23,7 @@ use super::tasks::filter::read_filter;
 use crate::answer;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
-use crate::openapi::Invalid;
+use crate::openapi::{Invalid, NoRoom};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
@@ -51,65 +51,86 @@ pub fn router() -> OpenApiRouter<Api> {
 /// Waiting tasks are cancelled, running ones are asked to stop. Tasks that are submitted after the
 /// answer are left alone. The operation goes on after a crash.
 #[utoipa::path(
-    post, path = "/v1/tasks/cancel", tag = "tasks", operation_id = "cancel_tasks",
-    request_body = wire::BulkRequest,
+    post, path = "/v1/tasks/cancel", tag = "bulk operations", operation_id = "cancel_tasks",
+    request_body(
+        content = wire::BulkRequest,
+        example = json!({"filter": {"queue": "mail", "created_before": "2026-01-01T00:00:00Z"}, "dry_run": true}),
+    ),
     responses(
         (status = 200, description = "What a dry run found; nothing was changed", body = wire::DryRun),
-        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String, description = "Where to read it"))),
-        Invalid,
+        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String))),
+        Invalid, NoRoom,
     ),
 )]
 async fn cancel_tasks(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
-    JsonBody(wanted): JsonBody<wire::BulkRequest>,
+    body: JsonBody<wire::BulkRequest>,
 ) -> Result<Response, Problem> {
-    begin(&api, tenant, BulkKind::Cancel, &wanted).await
+    begin(&api, tenant, BulkKind::Cancel, body).await
 }
 
 /// Tries all dead letters again that match, their retries counted from zero.
 #[utoipa::path(
-    post, path = "/v1/dead-letters/redrive", tag = "tasks", operation_id = "redrive_dead_letters",
-    request_body = wire::BulkRequest,
+    post, path = "/v1/dead-letters/redrive", tag = "bulk operations", operation_id = "redrive_dead_letters",
+    request_body(
+        content = wire::BulkRequest,
+        example = json!({"filter": {"queue": "mail", "created_before": "2026-01-01T00:00:00Z"}, "dry_run": true}),
+    ),
     responses(
         (status = 200, description = "What a dry run found; nothing was changed", body = wire::DryRun),
-        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String, description = "Where to read it"))),
-        Invalid,
+        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String))),
+        Invalid, NoRoom,
     ),
 )]
 async fn redrive_dead_letters(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
-    JsonBody(wanted): JsonBody<wire::BulkRequest>,
+    body: JsonBody<wire::BulkRequest>,
 ) -> Result<Response, Problem> {
-    begin(&api, tenant, BulkKind::Redrive, &wanted).await
+    begin(&api, tenant, BulkKind::Redrive, body).await
 }
 
 /// Discards all dead letters that match. They become `CANCELLED`.
 #[utoipa::path(
-    post, path = "/v1/dead-letters/purge", tag = "tasks", operation_id = "purge_dead_letters",
-    request_body = wire::BulkRequest,
+    post, path = "/v1/dead-letters/purge", tag = "bulk operations", operation_id = "purge_dead_letters",
+    request_body(
+        content = wire::BulkRequest,
+        example = json!({"filter": {"queue": "mail", "created_before": "2026-01-01T00:00:00Z"}, "dry_run": true}),
+    ),
     responses(
         (status = 200, description = "What a dry run found; nothing was changed", body = wire::DryRun),
-        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String, description = "Where to read it"))),
-        Invalid,
+        (status = 202, description = "The operation, which has begun", body = wire::Operation, headers(("Location" = String))),
+        Invalid, NoRoom,
     ),
 )]
 async fn purge_dead_letters(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
-    JsonBody(wanted): JsonBody<wire::BulkRequest>,
+    body: JsonBody<wire::BulkRequest>,
 ) -> Result<Response, Problem> {
-    begin(&api, tenant, BulkKind::Purge, &wanted).await
+    begin(&api, tenant, BulkKind::Purge, body).await
 }
 
-async fn begin(api: &Api, tenant: String, kind: BulkKind, wanted: &wire::BulkRequest) -> Result<Response, Problem> {
-    let mut query = Query::of_filter(&wanted.filter);
-    let states = states(kind, &wanted.filter, &mut query);
-    let filter = Filter { tenant, states, ..read_filter(&mut query) };
-    query.finish()?;
+async fn begin(
+    api: &Api,
+    tenant: String,
+    kind: BulkKind,
+    body: JsonBody<wire::BulkRequest>,
+) -> Result<Response, Problem> {
+    let (filter, has_condition, dry_run) = body.check(|wanted, faults| {
+        let mut query = Query::of_filter(&wanted.filter);
+        let states = states(kind, &wanted.filter, &mut query);
+        let filter = Filter { tenant, states, ..read_filter(&mut query) };
+        query.finish_into(faults);
+        Some((filter, wanted.filter != wire::TaskFilter::default(), wanted.dry_run))
+    })?;
+    // What a client sends whose variable is empty must not concern all tasks.
+    if !has_condition && !dry_run {
+        return Err(Problem::invalid_at("/filter", "must have a condition; for all tasks, give created_before"));
+    }
     let matching = count(api, &filter).await?;
-    if wanted.dry_run {
+    if dry_run {
         let sample: Vec<_> = view::tasks(matching.sample).iter().map(view::summary).collect();
         let found = json!({"matched": matching.count, "more": matching.more, "sample": sample});
         return Ok(answer::json(StatusCode::OK, &found));
@@ -143,7 +164,7 @@ fn states(kind: BulkKind, filter: &wire::TaskFilter, query: &mut Query) -> Vec<T
     let is_named = |state: &TaskState| filter.status.contains(&(*state).into());
     if filter.status.iter().any(|status| !possible.iter().any(|state| wire::Status::from(*state) == *status)) {
         let names: Vec<&str> = possible.iter().map(|state| state.as_str()).collect();
-        query.refuse("status", format!("must be {}: the others cannot be changed so", names.join(", ")));
+        query.refuse("status", format!("must be one of {}: the others cannot be changed so", names.join(", ")));
     }
     possible.into_iter().filter(is_named).collect()
 }

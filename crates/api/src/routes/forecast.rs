@@ -35,7 +35,7 @@ pub fn router() -> OpenApiRouter<Api> {
 /// an instant because its last task is still live, how a queue spreads the tasks of schedules
 /// (`dispatch_jitter_seconds`), or when a due task runs.
 #[utoipa::path(
-    get, path = "/v1/forecast", tag = "operations", operation_id = "get_forecast",
+    get, path = "/v1/forecast", tag = "forecast", operation_id = "get_forecast",
     params(
         ("hours" = Option<u8>, Query, description = "How far to look ahead, 24 if absent", minimum = 1, maximum = 48),
         ("top" = Option<u8>, Query, description = "How many herds, 10 if absent", minimum = 0, maximum = 100),

@@ -25,7 +25,7 @@ where
 ///
 /// Answers as long as the process runs, whatever the store and the broker do: restarting the node
 /// would not help them.
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It is", body = Health)))]
+#[utoipa::path(get, path = "/healthz", tag = "server", operation_id = "get_health", responses((status = 200, description = "It is", body = Health)))]
 async fn healthz() -> Response {
     json(StatusCode::OK, &Health { status: "ok".to_owned() })
 }
@@ -36,7 +36,8 @@ async fn healthz() -> Response {
 #[utoipa::path(
     get,
     path = "/readyz",
-    tag = "operations",
+    tag = "server",
+    operation_id = "get_readiness",
     responses(
         (status = 200, description = "It can", body = Readiness),
         (status = 503, description = "It cannot, or is shutting down", body = Readiness),

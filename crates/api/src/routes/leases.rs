@@ -1,6 +1,5 @@
 //! Leases of pull workers: polling for tasks, and settling their runs.
 
-mod dependency_results;
 mod hand_over;
 mod poll_request;
 mod settle;
@@ -10,15 +9,17 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use punctual_client::{DependencyResult, Lease, LeaseAnswer, LeaseRequest};
+use punctual_client::{Lease, LeaseAnswer, LeaseRequest};
 use punctual_core::ids::RunId;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use punctual_scheduler::dependency_results::{self, Results};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::admission::Permit;
 use crate::answer::json;
+use crate::encoding::AnswerEncoder;
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::{Invalid, Unavailable};
 use crate::problem::Problem;
@@ -44,7 +45,7 @@ pub fn router() -> OpenApiRouter<Api> {
 /// belongs to this worker until its lease expires; heartbeats extend it. A worker that disconnects
 /// while it waits gets nothing.
 #[utoipa::path(
-    post, path = "/v1/leases", tag = "workers", operation_id = "lease",
+    post, path = "/v1/leases", tag = "workers", operation_id = "lease_tasks",
     request_body(
         content = LeaseRequest,
         example = json!({"worker_id": "mailer-7", "queues": ["mail"], "max_tasks": 10, "wait_seconds": 30}),
@@ -59,9 +60,11 @@ async fn lease(
     Tenant(tenant): Tenant,
     permit: Option<Extension<Permit>>,
     peer: Option<Extension<Peer>>,
-    JsonBody(request): JsonBody<LeaseRequest>,
+    encoder: Option<Extension<AnswerEncoder>>,
+    body: JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
-    let poll = poll_request::poll_request(tenant, request, api.config.leases)?;
+    let leases = api.config.leases;
+    let poll = body.check(|request, faults| poll_request::poll_request(faults, tenant, request, leases))?;
     let (tenant, worker, filter) = (poll.tenant.clone(), poll.worker.clone(), poll.filter.clone());
     let record_presence = || api.presence.record(&tenant, &worker, &filter, api.clock.now());
     record_presence();
@@ -76,9 +79,9 @@ async fn lease(
         // A minute in a long poll is not a minute of silence.
         record_presence();
     }
-    let dependencies = dependency_results::of(&api, &tenant, &tasks).await;
+    let dependencies = results_of_dependencies(&api, &tasks).await;
     let own: usize = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
-    let size = own + dependency_results::bytes(&dependencies);
+    let size = own + dependencies.iter().flatten().map(|results| dependency_results::bytes(results)).sum::<usize>();
     if let Some(Extension(permit)) = &permit {
         // The tasks of a worker without room go to another one.
         permit.reserve(size)?;
@@ -91,10 +94,22 @@ async fn lease(
         let leases = leases.filter_map(|(task, results)| leased(&counter, task, results, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
-    let answer: Response = api.cpu_pool.run(size, write).await?;
+    let mut answer: Response = api.cpu_pool.run(size, write).await?;
+    if let Some(Extension(encoder)) = encoder {
+        answer = encoder.encode(answer).await?;
+    }
     Ok(match hand_over {
         Some(hand_over) => hand_over::confirmed_when_sent(answer, hand_over, peer.map(|Extension(peer)| peer)),
         None => answer,
+    })
+}
+
+/// The results of the tasks that each of these depends on. A store that does not answer costs the
+/// results, never the leases.
+async fn results_of_dependencies(api: &Api, tasks: &[Task]) -> Vec<Results> {
+    dependency_results::in_one_answer(&*api.store, tasks).await.unwrap_or_else(|error| {
+        tracing::debug!(error = %error, "cannot read the results of dependencies; leasing without them");
+        vec![None; tasks.len()]
     })
 }
 
@@ -102,7 +117,7 @@ async fn lease(
 const TASK_BYTES: usize = 1_024;
 
 /// The lease on a task that was claimed for its worker a moment ago.
-fn leased(api: &Api, task: Task, dependencies: Option<Vec<DependencyResult>>, now: Timestamp) -> Option<Lease> {
+fn leased(api: &Api, task: Task, dependencies: Results, now: Timestamp) -> Option<Lease> {
     // A task that was due before its submission is late from its submission on.
     api.operations.metrics.started(task.due_at.max(task.created_at), now);
     let hold = task.hold.as_ref()?;

@@ -29,8 +29,8 @@ where
 #[utoipa::path(
     get,
     path = "/metrics",
-    tag = "operations",
-    operation_id = "metrics",
+    tag = "server",
+    operation_id = "get_metrics",
     responses((status = 200, description = "All metrics", content((String = "text/plain"), (String = "application/openmetrics-text"))))
 )]
 async fn metrics(State(operations): State<Arc<Operations>>, headers: HeaderMap) -> Response {

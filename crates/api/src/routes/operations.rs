@@ -15,7 +15,7 @@ use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query, View};
 use crate::extract::{Tenant, path_text};
-use crate::openapi::{Conflict, NotFound, NotModified};
+use crate::openapi::{Conflict, NotFound, NotModified, OperationPath};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -29,7 +29,7 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Lists bulk operations, newest first.
 #[utoipa::path(
-    get, path = "/v1/operations", tag = "tasks", operation_id = "list_operations",
+    get, path = "/v1/operations", tag = "bulk operations", operation_id = "list_operations",
     params(PageParams),
     responses((status = 200, description = "A page of operations", body = wire::OperationPage), NotModified),
 )]
@@ -46,8 +46,8 @@ async fn list_operations(State(api): State<Api>, Tenant(tenant): Tenant, query: 
 
 /// Reads a bulk operation.
 #[utoipa::path(
-    get, path = "/v1/operations/{id}", tag = "tasks", operation_id = "get_operation",
-    params(("id" = String, Path, description = "The operation's id")),
+    get, path = "/v1/operations/{id}", tag = "bulk operations", operation_id = "get_operation",
+    params(OperationPath),
     responses((status = 200, description = "The operation", body = wire::Operation), NotFound),
 )]
 async fn get_operation(request: OperationRequest) -> Result<Response, Problem> {
@@ -58,8 +58,8 @@ async fn get_operation(request: OperationRequest) -> Result<Response, Problem> {
 ///
 /// What it has done stays done. An operation that has ended stays as it is.
 #[utoipa::path(
-    delete, path = "/v1/operations/{id}", tag = "tasks", operation_id = "cancel_operation",
-    params(("id" = String, Path, description = "The operation's id")),
+    delete, path = "/v1/operations/{id}", tag = "bulk operations", operation_id = "cancel_operation",
+    params(OperationPath),
     responses((status = 200, description = "It has ended, now or before", body = wire::Operation), NotFound, Conflict),
 )]
 async fn cancel_operation(request: OperationRequest) -> Result<Response, Problem> {
@@ -81,8 +81,8 @@ async fn cancel_operation(request: OperationRequest) -> Result<Response, Problem
 pub fn operation_view(operation: BulkOperation) -> wire::Operation {
     wire::Operation {
         operation_id: operation.id,
-        kind: operation.kind.as_str().to_owned(),
-        state: operation.state.as_str().to_owned(),
+        kind: operation.kind.into(),
+        state: operation.state.into(),
         done: operation.done,
         total: operation.total,
         failed: operation.failed,

@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use punctual_client::{self as wire, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
 use punctual_core::queues::{Changed, Pause, QueueChange, QueueWithCounts, Switch, limits};
+use punctual_core::time::Timestamp;
 use punctual_submission::Faults;
 use punctual_submission::fields::{NAME_RULE, is_name};
 use utoipa_axum::router::OpenApiRouter;
@@ -15,7 +16,7 @@ use crate::answer::{self, versioned};
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query};
 use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant, path_text};
-use crate::openapi::{Invalid, NotFound, NotModified, Unavailable, VersionMismatch};
+use crate::openapi::{IfMatch, IfNoneMatch, Invalid, NotFound, NotModified, Unavailable, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
@@ -72,9 +73,9 @@ async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, mut query: 
 /// Reads a queue.
 #[utoipa::path(
     get, path = "/v1/queues/{name}", tag = "queues",
-    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    params(("name" = wire::form::NameForm, Path, description = "The queue's name; a `/` in it is written `%2F`")),
     responses(
-        (status = 200, description = "The queue", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
+        (status = 200, description = "The queue", body = wire::Queue, headers(("ETag" = String))),
         NotFound, Invalid,
     )
 )]
@@ -90,30 +91,26 @@ async fn get_queue(request: QueueRequest) -> Result<Response, Problem> {
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues",
     params(
-        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Set it only at this version (`*`: at any), and do not create it"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: create it, and do not set an existing one"),
+        ("name" = wire::form::NameForm, Path, description = "The queue's name; a `/` in it is written `%2F`"),
+        IfMatch,
+        IfNoneMatch,
     ),
     request_body = QueueSettings,
     responses(
-        (status = 200, description = "The queue as it is now", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
+        (status = 200, description = "The queue as it is now", body = wire::Queue, headers(("ETag" = String))),
         VersionMismatch, Invalid, Unavailable,
     )
 )]
-async fn put_queue(
-    request: QueueRequest,
-    condition: If,
-    JsonBody(wanted): JsonBody<QueueSettings>,
-) -> Result<Response, Problem> {
+async fn put_queue(request: QueueRequest, condition: If, body: JsonBody<QueueSettings>) -> Result<Response, Problem> {
     let api = &request.api;
-    let mut faults = Faults::default();
-    if wanted.name.as_ref().is_some_and(|given| *given != request.name) {
-        faults.add("/name", "must be the one in the path, or be left out");
-    }
-    let settings = faults.queue_settings(&wanted, &api.config.submission);
-    faults.finish()?;
+    let (settings, paused) = body.check(|wanted, faults| {
+        if wanted.name.as_ref().is_some_and(|given| *given != request.name) {
+            faults.add("/name", "must be the one in the path, or be left out");
+        }
+        Some((faults.queue_settings(&wanted, &api.config.submission), wanted.paused))
+    })?;
     let now = api.clock.now();
-    let switch = wanted.paused.map(|paused| {
+    let switch = paused.map(|paused| {
         let pause = || Pause { since: now, by: CLIENT.to_owned(), reason: None, until: None };
         if paused { Switch::On(pause()) } else { Switch::Off(now) }
     });
@@ -127,22 +124,28 @@ async fn put_queue(
 #[utoipa::path(
     post, path = "/v1/queues/{name}/pause", tag = "queues",
     params(
-        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Pause it only at this version"),
+        ("name" = wire::form::NameForm, Path, description = "The queue's name; a `/` in it is written `%2F`"),
+        IfMatch,
     ),
     request_body = Option<PauseRequest>,
     responses(
-        (status = 200, description = "It is paused", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
+        (status = 200, description = "It is paused", body = wire::Queue, headers(("ETag" = String))),
         VersionMismatch, Invalid, Unavailable,
     )
 )]
 async fn pause_queue(
     request: QueueRequest,
     condition: If,
-    MaybeJsonBody(PauseRequest { reason, until }): MaybeJsonBody<PauseRequest>,
+    MaybeJsonBody(body): MaybeJsonBody<PauseRequest>,
 ) -> Result<Response, Problem> {
     let now = request.api.clock.now();
-    let mut faults = Faults::default();
+    let pause = body.check(|wanted, faults| Some(pause(faults, wanted, now)))?;
+    request.change(&condition, QueueChange::Pause(pause)).await
+}
+
+/// The pause that a client asks for.
+fn pause(faults: &mut Faults, wanted: PauseRequest, now: Timestamp) -> Pause {
+    let PauseRequest { reason, until } = wanted;
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > limits::REASON) {
         faults.add("/reason", format!("must have at most {} characters", limits::REASON));
     }
@@ -153,9 +156,7 @@ async fn pause_queue(
     if until.is_some_and(|until| until <= now) {
         faults.add("/until", "must be later than now");
     }
-    faults.finish()?;
-    let pause = Pause { since: now, by: CLIENT.to_owned(), reason, until };
-    request.change(&condition, QueueChange::Pause(pause)).await
+    Pause { since: now, by: CLIENT.to_owned(), reason, until }
 }
 
 /// Resumes a queue.
@@ -165,20 +166,21 @@ async fn pause_queue(
 #[utoipa::path(
     post, path = "/v1/queues/{name}/resume", tag = "queues",
     params(
-        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Resume it only at this version"),
+        ("name" = wire::form::NameForm, Path, description = "The queue's name; a `/` in it is written `%2F`"),
+        IfMatch,
     ),
     request_body = Option<ResumeRequest>,
     responses(
-        (status = 200, description = "It is not paused", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
+        (status = 200, description = "It is not paused", body = wire::Queue, headers(("ETag" = String))),
         NotFound, VersionMismatch, Invalid, Unavailable,
     )
 )]
 async fn resume_queue(
     request: QueueRequest,
     condition: If,
-    MaybeJsonBody(ResumeRequest {}): MaybeJsonBody<ResumeRequest>,
+    MaybeJsonBody(body): MaybeJsonBody<ResumeRequest>,
 ) -> Result<Response, Problem> {
+    let ResumeRequest {} = body.finish()?;
     // A misspelt name must not create a queue.
     request.find().await?;
     request.change(&condition, QueueChange::Resume).await
@@ -191,8 +193,8 @@ async fn resume_queue(
 #[utoipa::path(
     delete, path = "/v1/queues/{name}", tag = "queues",
     params(
-        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Remove it only at this version"),
+        ("name" = wire::form::NameForm, Path, description = "The queue's name; a `/` in it is written `%2F`"),
+        IfMatch,
     ),
     responses(
         (status = 200, description = "The queue as it was", body = wire::Queue),

@@ -35,10 +35,10 @@ pub fn router() -> OpenApiRouter<Api> {
 /// cannot know that a schedule will skip an instant because its last task is still live, nor when a
 /// due task gets its turn.
 #[utoipa::path(
-    get, path = "/v1/upcoming", tag = "operations", operation_id = "list_upcoming",
+    get, path = "/v1/upcoming", tag = "forecast", operation_id = "list_upcoming",
     params(
-        ("from" = Option<String>, Query, description = "From this instant on; now if absent or in the past"),
-        ("to" = Option<String>, Query, description = "Before this instant, at most 31 days after `from`; 31 days if absent"),
+        ("from" = Option<String>, Query, format = DateTime, description = "From this instant on; now if absent or in the past"),
+        ("to" = Option<String>, Query, format = DateTime, description = "Before this instant, at most 31 days after `from`; 31 days if absent"),
         PageParams,
     ),
     responses(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use punctual_client::{Worker, WorkerPage};
+use punctual_client::{Worker, WorkerPage, WorkerStatus};
 use punctual_core::obstacles::Holder;
 use punctual_core::registry::WorkerPresence;
 use punctual_core::time::Timestamp;
@@ -60,7 +60,7 @@ fn view(presence: WorkerPresence, holder: Option<&Holder>, lost_before: Timestam
     let is_lost = holder.is_none() && last_seen_at < lost_before;
     Worker {
         worker_id: presence.name,
-        status: if is_lost { "lost" } else { "active" }.to_owned(),
+        status: if is_lost { WorkerStatus::Lost } else { WorkerStatus::Active },
         queues: presence.queues,
         types: presence.kinds,
         running: holder.map_or(0, |holder| holder.tasks),

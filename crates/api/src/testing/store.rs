@@ -13,7 +13,7 @@ use punctual_core::lane::LaneId;
 use punctual_core::queues::LiveCounts;
 use punctual_core::state::Change;
 use punctual_core::store::{
-    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
+    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError, TaskResult,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
@@ -23,6 +23,7 @@ pub(crate) struct FailingStore {
     inner: Arc<dyn Store>,
     pub broken: AtomicBool,
     pub extended: AtomicUsize,
+    pub got: AtomicUsize,
     pub checked: AtomicUsize,
     pub counted: AtomicUsize,
     /// How long it takes to count the live tasks.
@@ -35,6 +36,7 @@ impl FailingStore {
             inner,
             broken: AtomicBool::new(false),
             extended: AtomicUsize::new(0),
+            got: AtomicUsize::new(0),
             checked: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
             count_millis: AtomicU64::new(0),
@@ -94,10 +96,14 @@ impl Store for FailingStore {
         self.working()?.store.extend(beats).await
     }
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
+        self.got.fetch_add(1, Ordering::SeqCst);
         self.working()?.store.get(tenant, ids).await
     }
     async fn live(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
         self.working()?.store.live(ids).await
+    }
+    async fn results(&self, ids: Vec<TaskId>, max_bytes: usize) -> Result<Vec<Option<TaskResult>>, StoreError> {
+        self.working()?.store.results(ids, max_bytes).await
     }
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
         self.working()?.store.list(filter, after, limit).await

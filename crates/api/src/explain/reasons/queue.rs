@@ -51,6 +51,24 @@ pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
     Some(with_position(base, facts.ahead))
 }
 
+/// The limit of its concurrency key, if that is reached.
+pub(super) fn concurrency_key(facts: &Facts) -> Option<Reason> {
+    let (limit, key) = (facts.queue.settings.max_per_key?, facts.task.body.concurrency_key.clone()?);
+    if facts.held_of_key < u64::from(limit) {
+        return None;
+    }
+    let (queue, most) = (facts.queue.name.clone(), quantity(u64::from(limit), "task"));
+    let run = doing(facts.held_of_key, "run");
+    let message = format!("queue {queue} runs at most {most} of concurrency key {key} at once, and {run}");
+    Some(Reason {
+        queue: Some(queue),
+        concurrency_key: Some(key),
+        limit: Some(limit),
+        running: Some(facts.held_of_key),
+        ..reason("concurrency_key", message)
+    })
+}
+
 /// The rate limit: no token is left, or the tasks ahead will take all, which comes next.
 pub(super) fn rate(facts: &Facts) -> Option<Reason> {
     let limit = facts.queue.settings.rate_limit?;

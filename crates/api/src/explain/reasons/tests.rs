@@ -60,6 +60,7 @@ fn task(state: State, due_in_millis: i64, route: Route) -> Task {
             schedule_id: None,
             idempotency_key: None,
             ordering_key: None,
+            concurrency_key: None,
             dependencies: Dependencies::default(),
         },
         trail: by().submitted(State::Pending),

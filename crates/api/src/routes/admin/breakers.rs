@@ -30,8 +30,8 @@ pub fn router() -> OpenApiRouter<Api> {
 ///
 /// Of all tenants, or of one, by tenant and target. Closed breakers are not listed.
 #[utoipa::path(
-    get, path = "/v1/admin/breakers", tag = "operations",
-    params(("tenant" = Option<String>, Query, description = "Only breakers of this tenant"), PageParams),
+    get, path = "/v1/admin/breakers", tag = "admin",
+    params(("tenant" = Option<String>, Query, min_length = 1, description = "Only breakers of this tenant"), PageParams),
     responses((status = 200, description = "A page of breakers", body = BreakerPage), Invalid, Unavailable),
 )]
 async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Response, Problem> {
@@ -57,19 +57,17 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
 /// tasks. If the target still fails, it opens again. `target` is any URL of the target: only
 /// scheme, host and port count.
 #[utoipa::path(
-    post, path = "/v1/admin/breakers/reset", tag = "operations",
+    post, path = "/v1/admin/breakers/reset", tag = "admin",
     request_body = ResetBreaker,
     responses((status = 204, description = "It is closed"), NotFound, Invalid, Unavailable),
 )]
-async fn reset_breaker(
-    State(api): State<Api>,
-    JsonBody(ResetBreaker { tenant, target }): JsonBody<ResetBreaker>,
-) -> Result<Response, Problem> {
-    let target = target.map(|url| callback::target_of(&url)).transpose().map_err(|fault| {
+async fn reset_breaker(State(api): State<Api>, body: JsonBody<ResetBreaker>) -> Result<Response, Problem> {
+    let key = body.check(|ResetBreaker { tenant, target }, faults| {
         let advice = "write it like a callback URL, or leave it out for the breaker over all of the tenant";
-        Problem::invalid_at("/target", format!("{fault}; {advice}"))
+        let target = target.map(|url| callback::target_of(&url)).transpose();
+        let target = target.map_err(|fault| faults.add("/target", format!("{fault}; {advice}"))).ok()?;
+        Some(BreakerKey { tenant, target: target.map(|(_, target)| target).unwrap_or_default() })
     })?;
-    let key = BreakerKey { tenant, target: target.map(|(_, target)| target).unwrap_or_default() };
     // The store cannot hold such a tenant, so it has no breaker.
     let is_known = !key.tenant.contains(BETWEEN);
     if !is_known || api.database.change_breaker(&key, BreakerEvent::Reset).await? != BreakerChange::Closed {

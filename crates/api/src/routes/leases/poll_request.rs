@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use punctual_client::{FieldError, LeaseRequest, Seconds};
+use punctual_client::LeaseRequest;
 use punctual_core::task::limits;
 use punctual_scheduler::polls::{PollFilter, PollRequest};
-use punctual_submission::fields::{NAME_RULE, is_name};
+use punctual_submission::Faults;
 
-use crate::problem::Problem;
 use crate::state::LeaseMillis;
 
 /// The maximum number of queues or types in one request.
@@ -17,58 +16,53 @@ const WAIT_MAX_MILLIS: u64 = 60_000;
 /// The shortest lease.
 const LEASE_MIN_MILLIS: u64 = 1_000;
 
-/// The request as the poll queue takes it, or everything that is wrong with it.
-pub(super) fn poll_request(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<PollRequest, Problem> {
-    let mut faults = Vec::new();
+/// The request as the poll queue takes it; none only with a fault.
+pub(super) fn poll_request(
+    faults: &mut Faults,
+    tenant: String,
+    request: LeaseRequest,
+    leases: LeaseMillis,
+) -> Option<PollRequest> {
     if !is_worker_id(&request.worker_id) {
-        faults.push(FieldError::new("/worker_id", "must have 1 to 255 characters and no control characters"));
+        faults.add("/worker_id", "must have 1 to 255 characters and no control characters");
     }
-    let filter = filter(&request, &mut faults);
-    let max_tasks = match request.max_tasks {
-        None => 1,
-        Some(count) => {
-            usize::try_from(count).ok().filter(|count| (1..=limits::LEASE_BATCH).contains(count)).unwrap_or_else(|| {
-                faults.push(FieldError::new("/max_tasks", format!("must be from 1 to {}", limits::LEASE_BATCH)));
-                1
-            })
-        }
-    };
-    let mut millis = |pointer: &str, seconds: Option<Seconds>, default: u64, least: u64, most: u64| {
-        let given = seconds.map_or(Some(default), |seconds| seconds.to_millis_within(least, most));
-        given.unwrap_or_else(|| {
-            faults.push(FieldError::new(pointer, format!("must be from {} to {}", least / 1_000, most / 1_000)));
-            default
-        })
-    };
-    let wait = Duration::from_millis(millis("/wait_seconds", request.wait_seconds, 0, 0, WAIT_MAX_MILLIS));
-    let lease_millis = millis("/lease_seconds", request.lease_seconds, leases.default, LEASE_MIN_MILLIS, leases.max);
-    match filter {
-        Some(filter) if faults.is_empty() => {
-            Ok(PollRequest { tenant, worker: request.worker_id, filter, max_tasks, lease_millis, wait })
-        }
-        _ => Err(Problem::invalid(faults)),
-    }
+    let filter = filter(&request, faults);
+    let tasks = 1..=i64::try_from(limits::LEASE_BATCH).unwrap_or(i64::MAX);
+    let max_tasks = faults.whole("/max_tasks", request.max_tasks, tasks, "");
+    let wait = faults.seconds("/wait_seconds", request.wait_seconds, WAIT_MAX_MILLIS);
+    let lease_millis = faults.seconds_from("/lease_seconds", request.lease_seconds, LEASE_MIN_MILLIS, leases.max);
+    Some(PollRequest {
+        tenant,
+        worker: request.worker_id,
+        filter: filter?,
+        max_tasks: max_tasks.and_then(|most: u32| usize::try_from(most).ok()).unwrap_or(1),
+        lease_millis: lease_millis.unwrap_or(leases.default),
+        wait: Duration::from_millis(wait.unwrap_or(0)),
+    })
 }
 
-fn filter(request: &LeaseRequest, faults: &mut Vec<FieldError>) -> Option<PollFilter> {
+fn filter(request: &LeaseRequest, faults: &mut Faults) -> Option<PollFilter> {
     let (pointer, names, make): (_, _, fn(Vec<String>) -> PollFilter) = match (&request.queues, &request.types) {
         (Some(queues), None) => ("/queues", queues, PollFilter::Queues),
         (None, Some(types)) => ("/types", types, PollFilter::Kinds),
         (Some(_), Some(_)) => {
-            faults.push(FieldError::new("/types", "cannot be given together with queues"));
+            faults.add("/types", "must not be given together with queues");
             return None;
         }
+        // Either was given, but is no list.
+        (None, None) if faults.is_left_out("/queues") || faults.is_left_out("/types") => return None,
         (None, None) => {
-            faults.push(FieldError::new("", "must have queues or types"));
+            faults.add("", "must have queues or types");
             return None;
         }
     };
     if !(1..=FILTER_NAMES_MAX).contains(&names.len()) {
-        faults.push(FieldError::new(pointer, format!("must have 1 to {FILTER_NAMES_MAX} entries")));
+        faults.add(pointer, format!("must have 1 to {FILTER_NAMES_MAX} entries"));
         return None;
     }
-    let odd = names.iter().enumerate().filter(|(_, name)| !is_name(name));
-    faults.extend(odd.map(|(at, _)| FieldError::new(format!("{pointer}/{at}"), NAME_RULE)));
+    for (at, name) in names.iter().enumerate() {
+        faults.name(&format!("{pointer}/{at}"), name);
+    }
     let mut names = names.clone();
     names.sort_unstable();
     names.dedup();
@@ -81,12 +75,16 @@ fn is_worker_id(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use punctual_submission::{Sent, SubmissionError};
+
     use super::*;
 
     fn checked(json: &str) -> Result<PollRequest, Vec<String>> {
         let request = serde_json::from_str(json).unwrap();
-        let pointers = |problem: Problem| problem.errors().iter().map(|fault| fault.pointer.clone()).collect();
-        poll_request("t".to_owned(), request, LeaseMillis::default()).map_err(pointers)
+        let check =
+            |request, faults: &mut Faults| poll_request(faults, "t".to_owned(), request, LeaseMillis::default());
+        let pointers = |error: SubmissionError| error.faults.into_iter().map(|fault| fault.pointer).collect();
+        Sent::good(request).check(check).map_err(pointers)
     }
 
     #[test]

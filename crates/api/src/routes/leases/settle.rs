@@ -13,13 +13,13 @@ use punctual_core::ids::TaskId;
 use punctual_core::lane::Route;
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
-use punctual_scheduler::settle::{ExtendedLease, SettleRefusal};
+use punctual_scheduler::settle::{ExtendedLease, SettleRefusal, Settlement};
+use punctual_submission::Sent;
 
 use super::settlement::settlement;
 use crate::answer::json;
-use crate::extract::json as reader;
 use crate::extract::{JsonBody, TaskRequest, Tenant, body};
-use crate::openapi::{Cancelled, Invalid, NotFound, StaleToken, TooLarge, Unavailable};
+use crate::openapi::{Cancelled, Invalid, NotFound, StaleToken, TaskPath, TooLarge, Unavailable};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
@@ -33,7 +33,9 @@ impl FromRequest<Api> for SettleBody {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         body::require_json(request.headers())?;
         let bytes = body::read(request, api.config.batch_body_bytes).await?;
-        let request: SettleRequest = api.cpu_pool.run(bytes.len(), move || reader::read(&bytes)).await??;
+        let size = bytes.len();
+        let read = move || JsonBody::read(bytes)?.finish();
+        let request: SettleRequest = api.cpu_pool.run(size, read).await??;
         if request.items.len() > limits::LEASE_BATCH {
             let message = format!("must have at most {} entries", limits::LEASE_BATCH);
             return Err(Problem::invalid_at("/items", message));
@@ -46,7 +48,7 @@ impl FromRequest<Api> for SettleBody {
 ///
 /// Each item is settled and answered by itself, in order; the call as a whole answers 200.
 #[utoipa::path(
-    post, path = "/v1/leases/settle", tag = "workers",
+    post, path = "/v1/leases/settle", tag = "workers", operation_id = "settle_runs",
     request_body(
         content = SettleRequest,
         example = json!({"items": [
@@ -89,28 +91,28 @@ fn ends(lease: Option<ExtendedLease>) -> (Option<Timestamp>, Option<Timestamp>) 
 ///
 /// Repeated with the same token and result it answers 200 again and changes nothing.
 #[utoipa::path(
-    post, path = "/v1/tasks/{id}/complete", tag = "workers",
-    params(("id" = String, Path, description = "The task")),
+    post, path = "/v1/tasks/{id}/complete", tag = "workers", operation_id = "complete_run",
+    params(TaskPath),
     request_body(content = Complete, example = json!({"token": 3, "result": {"sent": true}})),
     responses(
         (status = 200, description = "The task", body = Task),
         NotFound, StaleToken, Cancelled, TooLarge, Invalid, Unavailable,
     )
 )]
-pub(super) async fn complete(
-    request: TaskRequest,
-    JsonBody(Complete { token, result }): JsonBody<Complete>,
-) -> Result<Response, Problem> {
-    let item = SettleItem { result, ..SettleItem::new(request.id, token, SettleOutcome::Completed) };
-    settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+pub(super) async fn complete(request: TaskRequest, body: JsonBody<Complete>) -> Result<Response, Problem> {
+    let wanted = body.check(|Complete { token, result }, faults| {
+        let completed = SettleItem::new(request.id, token, SettleOutcome::Completed);
+        Some(settlement(faults, SettleItem { result, ..completed }))
+    })?;
+    settle_one(&request, wanted).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
 /// Fail a run.
 ///
 /// The task is retried by its retry policy, or becomes a dead letter.
 #[utoipa::path(
-    post, path = "/v1/tasks/{id}/fail", tag = "workers",
-    params(("id" = String, Path, description = "The task")),
+    post, path = "/v1/tasks/{id}/fail", tag = "workers", operation_id = "fail_run",
+    params(TaskPath),
     request_body(
         content = Fail,
         example = json!({"token": 3, "error": {"code": "smtp_421", "message": "try again later"}, "retryable": true}),
@@ -120,17 +122,12 @@ pub(super) async fn complete(
         NotFound, StaleToken, Cancelled, Invalid, Unavailable,
     )
 )]
-pub(super) async fn fail(
-    request: TaskRequest,
-    JsonBody(Fail { token, error, retryable, retry_after_seconds }): JsonBody<Fail>,
-) -> Result<Response, Problem> {
-    let item = SettleItem {
-        error,
-        retryable,
-        retry_after_seconds,
-        ..SettleItem::new(request.id, token, SettleOutcome::Failed)
-    };
-    settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+pub(super) async fn fail(request: TaskRequest, body: JsonBody<Fail>) -> Result<Response, Problem> {
+    let wanted = body.check(|Fail { token, error, retryable, retry_after_seconds }, faults| {
+        let failed = SettleItem::new(request.id, token, SettleOutcome::Failed);
+        Some(settlement(faults, SettleItem { error, retryable, retry_after_seconds, ..failed }))
+    })?;
+    settle_one(&request, wanted).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
 /// Extend a lease.
@@ -138,20 +135,20 @@ pub(super) async fn fail(
 /// By the `lease_seconds` it was taken with, never past the task's timeout (`timeout_at`). 409
 /// `timed_out` means that the timeout is over, 410 that the task was cancelled: stop.
 #[utoipa::path(
-    post, path = "/v1/tasks/{id}/heartbeat", tag = "workers",
-    params(("id" = String, Path, description = "The task")),
+    post, path = "/v1/tasks/{id}/heartbeat", tag = "workers", operation_id = "heartbeat_run",
+    params(TaskPath),
     request_body(content = Heartbeat, example = json!({"token": 3, "progress": 0.5, "checkpoint": {"row": 1200}})),
     responses(
         (status = 200, description = "The task, and until when the lease runs now", body = HeartbeatAnswer),
         NotFound, StaleToken, Cancelled, TooLarge, Invalid, Unavailable,
     )
 )]
-pub(super) async fn heartbeat(
-    request: TaskRequest,
-    JsonBody(Heartbeat { token, progress, checkpoint }): JsonBody<Heartbeat>,
-) -> Result<Response, Problem> {
-    let item = SettleItem { progress, checkpoint, ..SettleItem::new(request.id, token, SettleOutcome::Heartbeat) };
-    let (task, lease) = settle_one(&request, item).await?;
+pub(super) async fn heartbeat(request: TaskRequest, body: JsonBody<Heartbeat>) -> Result<Response, Problem> {
+    let wanted = body.check(|Heartbeat { token, progress, checkpoint }, faults| {
+        let heartbeat = SettleItem::new(request.id, token, SettleOutcome::Heartbeat);
+        Some(settlement(faults, SettleItem { progress, checkpoint, ..heartbeat }))
+    })?;
+    let (task, lease) = settle_one(&request, wanted).await?;
     let (lease_expires_at, timeout_at) = ends(lease);
     Ok(json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at, timeout_at }))
 }
@@ -162,26 +159,26 @@ pub(super) async fn heartbeat(
 /// counted. A task that is released more than three times in a row waits longer each time, up to 30
 /// seconds or its own delay.
 #[utoipa::path(
-    post, path = "/v1/tasks/{id}/release", tag = "workers",
-    params(("id" = String, Path, description = "The task")),
+    post, path = "/v1/tasks/{id}/release", tag = "workers", operation_id = "release_run",
+    params(TaskPath),
     request_body(content = Release, example = json!({"token": 3, "delay_seconds": 60})),
     responses(
         (status = 200, description = "The task", body = Task),
         NotFound, StaleToken, Cancelled, Invalid, Unavailable,
     )
 )]
-pub(super) async fn release(
-    request: TaskRequest,
-    JsonBody(Release { token, delay_seconds }): JsonBody<Release>,
-) -> Result<Response, Problem> {
-    let item = SettleItem { delay_seconds, ..SettleItem::new(request.id, token, SettleOutcome::Released) };
-    settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+pub(super) async fn release(request: TaskRequest, body: JsonBody<Release>) -> Result<Response, Problem> {
+    let wanted = body.check(|Release { token, delay_seconds }, faults| {
+        let released = SettleItem::new(request.id, token, SettleOutcome::Released);
+        Some(settlement(faults, SettleItem { delay_seconds, ..released }))
+    })?;
+    settle_one(&request, wanted).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
 /// Settles one run and reads the task as it is then.
-async fn settle_one(request: &TaskRequest, item: SettleItem) -> Result<(Task, Option<ExtendedLease>), Problem> {
+async fn settle_one(request: &TaskRequest, wanted: Settlement) -> Result<(Task, Option<ExtendedLease>), Problem> {
     let TaskRequest { api, tenant, .. } = request;
-    let answer = settle_all(api, tenant, vec![item]).await?.pop();
+    let answer = settle_valid(api, tenant, vec![wanted]).await?.pop();
     let lease = answer.expect("invariant: one item, one answer")?;
     let task = request.find().await?;
     if let (Route::Pull, Some(worker)) = (&task.lane.key.route, &task.worker) {
@@ -196,18 +193,27 @@ type ItemResult = Result<Option<ExtendedLease>, Problem>;
 /// Settles the valid items, and answers every item in order.
 async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<ItemResult>, Problem> {
     let mut settlements = Vec::with_capacity(items.len());
-    let mut check = |item| settlement(item).map(|settlement| settlements.push(settlement));
+    let mut check = |item| {
+        let checked = Sent::good(item).check(|item, faults| Some(settlement(faults, item)))?;
+        settlements.push(checked);
+        Ok(())
+    };
     let checked: Vec<Result<(), Problem>> = items.into_iter().map(&mut check).collect();
-    let mut settled = Vec::new();
-    if !settlements.is_empty() {
-        settled = api.settler.settle(tenant, settlements).await?;
+    let mut settled = settle_valid(api, tenant, settlements).await?.into_iter();
+    let mut answer = || settled.next().expect("invariant: every settlement is answered");
+    Ok(checked.into_iter().map(|checked| checked.and_then(|()| answer())).collect())
+}
+
+/// Settles runs, and answers each in order.
+async fn settle_valid(api: &Api, tenant: &str, settlements: Vec<Settlement>) -> Result<Vec<ItemResult>, Problem> {
+    if settlements.is_empty() {
+        return Ok(Vec::new());
     }
+    let settled = api.settler.settle(tenant, settlements).await?;
     for end in settled.iter().filter_map(|settled| settled.ok()?.end) {
         api.operations.metrics.settled(end.metric_label(), 1);
     }
-    let mut settled = settled.into_iter();
-    let mut answer = || settled.next().expect("invariant: every settlement is answered").map_err(problem);
-    Ok(checked.into_iter().map(|checked| checked.and_then(|()| Ok(answer()?.extended))).collect())
+    Ok(settled.into_iter().map(|settled| settled.map(|settled| settled.extended).map_err(problem)).collect())
 }
 
 fn problem(refusal: SettleRefusal) -> Problem {

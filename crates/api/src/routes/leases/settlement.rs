@@ -5,43 +5,43 @@
 use std::borrow::Cow;
 
 use punctual_client::lease::WorkerError;
-use punctual_client::{FieldError, Seconds, SettleItem, SettleOutcome};
+use punctual_client::{SettleItem, SettleOutcome};
 use punctual_core::failure::FailureCause;
 use punctual_core::json::Json;
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
 use punctual_core::trail::RunError;
 use punctual_scheduler::settle::{RunReport, Settlement};
-
-use crate::problem::{Code, Problem};
+use punctual_submission::Faults;
 
 /// The code of an error without one.
 const FAILED: &str = "failed";
 /// The longest delay a worker may give a task back with.
 const RELEASE_DELAY_MAX_MILLIS: u64 = 30 * 24 * 3_600_000;
 
-/// The item as a settlement, or everything that is wrong with it.
-pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
-    let mut faults = foreign_fields(&item);
+/// The item as a settlement, for a caller that has no faults in the end.
+pub(super) fn settlement(faults: &mut Faults, item: SettleItem) -> Settlement {
+    foreign_fields(faults, &item);
     for (pointer, json) in [("/result", &item.result), ("/progress", &item.progress), ("/checkpoint", &item.checkpoint)]
     {
         if json.as_ref().is_some_and(|json| json.get().len() > limits::RESULT) {
-            let message = format!("must have at most {} bytes", limits::RESULT);
-            return Err(Problem::new(Code::TooLarge, format!("{} {message}", &pointer[1..])).at(pointer, message));
+            faults.add_too_large(pointer, limits::RESULT);
         }
     }
     let report = match item.outcome {
-        SettleOutcome::Completed => RunReport::Ended(RunOutcome::Completed { result: item.result, http_status: None }),
+        SettleOutcome::Completed => {
+            RunReport::Ended(RunOutcome::Completed { result: item.result, http_status: None, dropped: None })
+        }
         SettleOutcome::Released => {
-            let most = RELEASE_DELAY_MAX_MILLIS;
-            let delay_millis = delay(item.delay_seconds, "/delay_seconds", most, &mut faults).unwrap_or_default();
+            let delay_millis = faults.seconds("/delay_seconds", item.delay_seconds, RELEASE_DELAY_MAX_MILLIS);
+            let delay_millis = delay_millis.unwrap_or_default();
             RunReport::Ended(RunOutcome::Released { delay_millis })
         }
         SettleOutcome::Heartbeat => RunReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
         SettleOutcome::Failed => {
-            let most = limits::RETRY_DELAY_MILLIS;
-            let retry_after_millis = delay(item.retry_after_seconds, "/retry_after_seconds", most, &mut faults);
-            let error = run_error(item.error, &mut faults);
+            let longest = limits::RETRY_DELAY_MILLIS;
+            let retry_after_millis = faults.seconds("/retry_after_seconds", item.retry_after_seconds, longest);
+            let error = run_error(item.error, faults);
             RunReport::Ended(RunOutcome::Failed(RunFailure {
                 cause: FailureCause::Reported,
                 error,
@@ -51,25 +51,12 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
             }))
         }
     };
-    if faults.is_empty() {
-        Ok(Settlement { id: item.task_id, token: item.token, report })
-    } else {
-        Err(Problem::invalid(faults))
-    }
-}
-
-/// A delay of at most `most`, in milliseconds. None if it is not given, or is a fault.
-fn delay(given: Option<Seconds>, pointer: &str, most: u64, faults: &mut Vec<FieldError>) -> Option<u64> {
-    let millis = given?.to_millis_within(0, most);
-    if millis.is_none() {
-        faults.push(FieldError::new(pointer, format!("must be from 0 to {}", most / 1_000)));
-    }
-    millis
+    Settlement { id: item.task_id, token: item.token, report }
 }
 
 /// The fields that do not belong to the item's outcome: a mistake of the worker, which must be
 /// reported.
-fn foreign_fields(item: &SettleItem) -> Vec<FieldError> {
+fn foreign_fields(faults: &mut Faults, item: &SettleItem) {
     let (word, own): (&str, &[&str]) = match item.outcome {
         SettleOutcome::Completed => ("completed", &["/result"]),
         SettleOutcome::Failed => ("failed", &["/error", "/retryable", "/retry_after_seconds"]),
@@ -86,17 +73,17 @@ fn foreign_fields(item: &SettleItem) -> Vec<FieldError> {
         ("/checkpoint", item.checkpoint.is_some()),
     ];
     let foreign = given.into_iter().filter(|(field, given)| *given && !own.contains(field));
-    foreign.map(|(field, _)| FieldError::new(field, format!("does not go with outcome {word}"))).collect()
+    foreign.for_each(|(field, _)| faults.add(field, format!("does not go with outcome {word}")));
 }
 
 /// The error as it is stored. Texts that are too long are cut: refusing the failure would be worse.
-fn run_error(error: Option<WorkerError>, faults: &mut Vec<FieldError>) -> RunError<'static> {
+fn run_error(error: Option<WorkerError>, faults: &mut Faults) -> RunError<'static> {
     let WorkerError { code, message, details } =
         error.unwrap_or(WorkerError { code: None, message: None, details: None });
     let mut text = |pointer: &str, text: Option<String>, most: usize| {
         let text = text.unwrap_or_default();
         if text.contains('\0') {
-            faults.push(FieldError::new(pointer, "must not contain NUL"));
+            faults.add(pointer, "must not contain NUL");
         }
         cut(text, most)
     };
@@ -129,18 +116,20 @@ fn bounded(details: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use punctual_core::ids::TaskId;
+    use punctual_submission::{ErrorCode, Sent, SubmissionError};
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn settled(mut item: Value) -> Result<RunReport, Problem> {
+    fn settled(mut item: Value) -> Result<RunReport, SubmissionError> {
         item["task_id"] = json!(TaskId::new());
         item["token"] = json!(3);
-        settlement(serde_json::from_str(&item.to_string()).unwrap()).map(|settlement| settlement.report)
+        let item = serde_json::from_str(&item.to_string()).unwrap();
+        Sent::good(item).check(|item, faults| Some(settlement(faults, item))).map(|settlement| settlement.report)
     }
 
-    fn pointers(problem: &Problem) -> Vec<&str> {
-        problem.errors().iter().map(|fault| fault.pointer.as_str()).collect()
+    fn pointers(error: &SubmissionError) -> Vec<&str> {
+        error.faults.iter().map(|fault| fault.pointer.as_str()).collect()
     }
 
     fn failed(item: Value) -> RunFailure {
@@ -173,9 +162,9 @@ mod tests {
     fn all_faults_of_a_failure_are_reported() {
         let error = json!({"code": "a\0", "message": "b\0"});
         let item = json!({"outcome": "failed", "error": error, "retry_after_seconds": 2_592_001, "result": 1});
-        let problem = settled(item).unwrap_err();
-        assert_eq!(problem.code(), Code::InvalidRequest);
-        assert_eq!(pointers(&problem), ["/result", "/retry_after_seconds", "/error/code", "/error/message"]);
+        let error = settled(item).unwrap_err();
+        assert_eq!(error.code, ErrorCode::Invalid);
+        assert_eq!(pointers(&error), ["/result", "/retry_after_seconds", "/error/code", "/error/message"]);
     }
 
     #[test]
@@ -194,9 +183,9 @@ mod tests {
         let most = "x".repeat(limits::RESULT - 2);
         assert!(settled(json!({"outcome": "completed", "result": most})).is_ok());
         for (outcome, field) in [("completed", "result"), ("heartbeat", "progress"), ("heartbeat", "checkpoint")] {
-            let problem = settled(json!({"outcome": outcome, field: format!("{most}x")})).unwrap_err();
-            assert_eq!(problem.code(), Code::TooLarge);
-            assert_eq!(pointers(&problem), [format!("/{field}")]);
+            let error = settled(json!({"outcome": outcome, field: format!("{most}x")})).unwrap_err();
+            assert_eq!(error.code, ErrorCode::TooLarge);
+            assert_eq!(pointers(&error), [format!("/{field}")]);
         }
     }
 }

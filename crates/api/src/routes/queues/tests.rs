@@ -17,20 +17,23 @@ fn expect_members(queue: &Value, expected: &Value) {
 async fn setting_a_queue_replaces_all_its_settings() {
     let world = World::new();
     let all = json!({
-        "max_concurrency": 3, "rate_limit": {"per_second": 2.5}, "max_depth": 10, "timeout_seconds": 1.5,
+        "max_concurrency": 3, "rate_limit": {"per_second": 2.5}, "max_depth": 10, "timeout_seconds": 1.5, "max_per_key": 2,
         "retry_policy": {"max_retries": 7}, "dispatch_jitter_seconds": 5, "on_dead_letter": "hold",
         "callback_url": "https://Hooks.example/mail#part", "callback_headers": {"X-Team": "billing"},
+        "callback_body": "envelope",
     });
     let expected = json!({
         "max_concurrency": 3, "rate_limit": {"per_second": 2.5, "burst": 1}, "max_depth": 10, "timeout_seconds": 1.5,
-        "dispatch_jitter_seconds": 5, "on_dead_letter": "hold",
+        "max_per_key": 2, "dispatch_jitter_seconds": 5, "on_dead_letter": "hold",
         "callback_url": "https://hooks.example/mail", "callback_headers": {"X-Team": "billing"},
+        "callback_body": "envelope",
         "counts": {"BLOCKED": 0, "PENDING": 0, "QUEUED": 0, "RUNNING": 0},
     });
     expect_members(&put(&world, all).await.expect(200), &expected);
     let defaults = json!({
-        "max_concurrency": null, "rate_limit": null, "max_depth": 4, "timeout_seconds": null, "retry_policy": null,
+        "max_concurrency": null, "max_per_key": null, "rate_limit": null, "max_depth": 4, "timeout_seconds": null, "retry_policy": null,
         "dispatch_jitter_seconds": 0, "on_dead_letter": "continue", "callback_url": null, "callback_headers": {},
+        "callback_body": "payload",
     });
     expect_members(&put(&world, json!({"max_depth": 4})).await.expect(200), &defaults);
 }
@@ -41,7 +44,7 @@ async fn all_faults_of_settings_are_reported() {
     let answer = put(
         &world,
         json!({
-            "max_concurrency": 0, "rate_limit": {"per_second": 0, "burst": 0}, "max_depth": -1,
+            "max_concurrency": 0, "max_per_key": 0, "rate_limit": {"per_second": 0, "burst": 0}, "max_depth": -1,
             "retry_policy": {"max_retries": 1001}, "timeout_seconds": 0, "dispatch_jitter_seconds": 3601,
             "callback_url": "http://169.254.169.254/", "callback_headers": {"Host": "x"},
         }),
@@ -55,6 +58,7 @@ async fn all_faults_of_settings_are_reported() {
         "/dispatch_jitter_seconds",
         "/max_concurrency",
         "/max_depth",
+        "/max_per_key",
         "/rate_limit/burst",
         "/rate_limit/per_second",
         "/retry_policy/max_retries",
@@ -68,6 +72,7 @@ async fn all_faults_of_settings_are_reported() {
         (json!({"rate_limit": 5}), "/rate_limit"),
         (json!({"on_dead_letter": "stop"}), "/on_dead_letter"),
         (json!({"callback_headers": {"x": "y"}}), "/callback_headers"),
+        (json!({"callback_body": "envelope"}), "/callback_body"),
         (json!({"max_concurrency": 1.5}), "/max_concurrency"),
     ] {
         assert_eq!(put(&world, body).await.pointers(), [pointer]);

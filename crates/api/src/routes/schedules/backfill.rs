@@ -12,7 +12,7 @@ use punctual_submission::occurrences::plan_input;
 use super::request::{ROUNDS, ScheduleRequest, check_version, kept_changing, write};
 use crate::answer::json;
 use crate::extract::{If, JsonBody};
-use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
+use crate::openapi::{Conflict, IfMatch, Invalid, NotFound, SchedulePath, VersionMismatch};
 use crate::problem::{Code, Problem};
 
 /// Runs instants of the past.
@@ -23,8 +23,8 @@ use crate::problem::{Code, Problem};
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "backfill_schedule",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Run them only at this version"),
+        SchedulePath,
+        IfMatch,
     ),
     request_body = wire::Backfill,
     responses(
@@ -35,10 +35,10 @@ use crate::problem::{Code, Problem};
 pub async fn backfill_schedule(
     request: ScheduleRequest,
     condition: If,
-    JsonBody(wanted): JsonBody<wire::Backfill>,
+    body: JsonBody<wire::Backfill>,
 ) -> Result<Response, Problem> {
     let (api, condition) = (&request.api, &condition);
-    let (from, to) = range(&wanted, api.clock.now())?;
+    let (from, to) = body.check(|wanted, faults| range(faults, &wanted, api.clock.now()))?;
     let attempt = async |snapshot: ScheduleSnapshot, now| {
         let schedule = &snapshot.schedule;
         check_version(condition, schedule)?;
@@ -70,8 +70,8 @@ pub async fn backfill_schedule(
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "withdraw_backfill",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Withdraw them only at this version"),
+        SchedulePath,
+        IfMatch,
     ),
     responses(
         (status = 200, description = "How many instants do not run; 0 if none waited", body = wire::BackfillAnswer),
@@ -106,8 +106,8 @@ fn crowded_out() -> Problem {
     Problem::new(Code::Conflict, detail).retry_after(10)
 }
 
-fn range(wanted: &wire::Backfill, now: Timestamp) -> Result<(Timestamp, Timestamp), Problem> {
-    let mut faults = Faults::default();
+/// The period; none only with a fault.
+fn range(faults: &mut Faults, wanted: &wire::Backfill, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
     let from = faults.instant("/from", &wanted.from);
     let to = faults.instant("/to", &wanted.to);
     if to.is_some_and(|to| to > now) {
@@ -118,8 +118,7 @@ fn range(wanted: &wire::Backfill, now: Timestamp) -> Result<(Timestamp, Timestam
     {
         faults.add("/to", "must not be before from");
     }
-    faults.finish()?;
-    Ok((from.unwrap_or(now), to.unwrap_or(now)))
+    Some((from?, to?))
 }
 
 fn too_many(fault: plan::TooMany) -> Problem {

@@ -5,8 +5,10 @@
 //!
 //! [`ScheduleRequest`]: super::request::ScheduleRequest
 
-use utoipa::openapi::RefOr;
+use punctual_client::form::NameForm;
+use utoipa::ToSchema;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn, PathItem};
+use utoipa::openapi::{Ref, RefOr};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::request::BY_NAME;
@@ -35,9 +37,10 @@ fn named_item(mut item: PathItem) -> PathItem {
             id.push_str("_by_name");
         }
         for parameter in parameters.iter_mut().flatten() {
-            if let RefOr::T(Parameter { name, parameter_in: ParameterIn::Path, description, .. }) = parameter {
+            if let RefOr::T(Parameter { name, parameter_in: ParameterIn::Path, description, schema, .. }) = parameter {
                 "name".clone_into(name);
                 *description = Some(DESCRIPTION.to_owned());
+                *schema = Some(Ref::from_schema_name(NameForm::name()).into());
             }
         }
     }

@@ -8,8 +8,8 @@ use punctual_core::schedules::{
     Advance, Advanced, Definition, PauseSwitch, Replaced, Schedule, SchedulePause, ScheduleSnapshot,
 };
 use punctual_core::time::Timestamp;
-use punctual_submission::CheckedSchedule;
 use punctual_submission::occurrences::{Prepared, plan_input};
+use punctual_submission::{CheckedSchedule, Faults};
 
 use super::request::{ScheduleRequest, check_version, name_taken, validator, write};
 use crate::extract::If;
@@ -143,7 +143,9 @@ fn edited(
     let mut progress = schedule.progress;
     let first = || plan::first(spec, progress.run_count, now);
     progress.next_run_at = if spec.timing != old.timing {
-        validator(api, &schedule.tenant, Some(schedule.created_at)).check_instants(spec)?;
+        let mut faults = Faults::default();
+        validator(api, &schedule.tenant, Some(schedule.created_at)).check_instants(&mut faults, spec);
+        faults.finish()?;
         first()
     } else if spec.max_runs != old.max_runs {
         // A greater limit continues a schedule that had ended by the smaller one.

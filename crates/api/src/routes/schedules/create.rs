@@ -8,6 +8,8 @@ use punctual_core::ids::ScheduleId;
 use punctual_core::schedules::plan;
 use punctual_core::schedules::{Progress, Schedule, ScheduleInserted, SchedulePause};
 
+use punctual_submission::{CheckedSchedule, Faults, ScheduleValidator};
+
 use super::request::{answer, name_taken, validator};
 use crate::answer;
 use crate::extract::{JsonBody, Tenant};
@@ -21,10 +23,16 @@ use crate::state::Api;
 /// occurrences.
 #[utoipa::path(
     post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
-    request_body = wire::NewSchedule,
+    request_body(
+        content = wire::NewSchedule,
+        example = json!({
+            "name": "nightly-report", "cron": "0 3 * * *", "timezone": "Europe/Berlin",
+            "task": {"type": "report.make", "queue": "reports"},
+        }),
+    ),
     responses(
         (status = 201, description = "Created and durable", body = wire::Schedule,
-            headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
+            headers(("ETag" = String), ("Location" = String))),
         (status = 409, description = "`name_taken`: another schedule has this name", body = wire::Problem, content_type = "application/problem+json"),
         Invalid,
     ),
@@ -32,26 +40,40 @@ use crate::state::Api;
 pub async fn create_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
-    JsonBody(new): JsonBody<wire::NewSchedule>,
+    body: JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    let name = new.name.clone().unwrap_or_default();
-    match insert(&api, &tenant, new).await? {
+    let validator = validator(&api, &tenant, None);
+    let checked = body.check(|new, faults| check_new(&validator, faults, new))?;
+    let name = checked.name.clone();
+    match insert(&api, &validator, checked).await? {
         Some(schedule) => created(&schedule),
         None => Err(name_taken(&name)),
     }
 }
 
+/// Checks a schedule that is to be created. None only with a fault.
+pub fn check_new(
+    validator: &ScheduleValidator<'_>,
+    faults: &mut Faults,
+    new: wire::NewSchedule,
+) -> Option<CheckedSchedule> {
+    let checked = validator.check(faults, new)?;
+    validator.check_instants(faults, &checked.definition.spec);
+    Some(checked)
+}
+
 /// Stores a schedule; none if another one has its name.
-pub async fn insert(api: &Api, tenant: &str, new: wire::NewSchedule) -> Result<Option<Schedule>, Problem> {
-    let validator = validator(api, tenant, None);
-    let checked = validator.check(new)?;
-    validator.check_instants(&checked.definition.spec)?;
+pub async fn insert(
+    api: &Api,
+    validator: &ScheduleValidator<'_>,
+    checked: CheckedSchedule,
+) -> Result<Option<Schedule>, Problem> {
     // The time that an interval counts from.
     let now = validator.created_at;
     let next_run_at = plan::first(&checked.definition.spec, 0, now);
     let mut schedule = Schedule {
         id: ScheduleId::new(),
-        tenant: tenant.to_owned(),
+        tenant: validator.tenant.to_owned(),
         name: checked.name,
         version: 1,
         revision: 1,

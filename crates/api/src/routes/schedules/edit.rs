@@ -7,13 +7,12 @@ use punctual_client::{NewSchedule, SchedulePatch, ScheduledTaskPatch};
 use punctual_core::json::Json;
 use punctual_core::schedules::Schedule;
 use punctual_core::time::Timestamp;
-use punctual_submission::{CheckedSchedule, Faults};
+use punctual_submission::{CheckedSchedule, Faults, reading};
 
 use super::change::rewrite;
 use super::request::{ScheduleRequest, answer, validator};
-use crate::extract::json::read_text;
 use crate::extract::{If, JsonBody};
-use crate::openapi::{Invalid, NotFound, VersionMismatch};
+use crate::openapi::{IfMatch, Invalid, NotFound, SchedulePath, VersionMismatch};
 use crate::problem::Problem;
 use crate::schedules::view;
 
@@ -24,12 +23,12 @@ use crate::schedules::view;
 #[utoipa::path(
     patch, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "edit_schedule",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Change it only at this version"),
+        SchedulePath,
+        IfMatch,
     ),
     request_body = wire::SchedulePatch,
     responses(
-        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String))),
         (status = 409, description = "`name_taken`: another schedule has that name; `conflict`: other writers changed it each time, try again", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch, Invalid,
     ),
@@ -37,35 +36,43 @@ use crate::schedules::view;
 pub async fn edit_schedule(
     request: ScheduleRequest,
     condition: If,
-    JsonBody(patch): JsonBody<SchedulePatch>,
+    body: JsonBody<SchedulePatch>,
 ) -> Result<Response, Problem> {
-    no_nulls(&patch)?;
     let wanted = |schedule: &Schedule| -> Result<CheckedSchedule, Problem> {
         let was = view::schedule(schedule)?;
-        let task = match &patch.task {
-            Some(Some(changes)) => merged(&schedule.definition.task, changes)?,
-            _ => was.task.clone(),
-        };
-        let new = patched(was, patch.clone(), task);
-        Ok(validator(&request.api, &request.tenant, Some(schedule.created_at)).check(new)?)
+        let validator = validator(&request.api, &request.tenant, Some(schedule.created_at));
+        body.check_ref(|patch, faults| {
+            no_nulls(faults, patch);
+            let task = match &patch.task {
+                Some(Some(changes)) => merged(faults, &schedule.definition.task, changes)?,
+                _ => was.task.clone(),
+            };
+            validator.check(faults, patched(was, patch.clone(), task))
+        })
     };
     answer(StatusCode::OK, &rewrite(&request, &condition, wanted).await?)
 }
 
-/// The task after a merge patch. Its faults are those of the patch: the stored task has none.
-fn merged(task: &Json, changes: &ScheduledTaskPatch) -> Result<wire::NewTask, Problem> {
-    read_text(task.merged(&changes.0).get()).map_err(|problem| problem.under("/task"))
+/// The task after a merge patch; none only with a fault. Its faults are those of the patch: the
+/// stored task has none.
+fn merged(faults: &mut Faults, task: &Json, changes: &ScheduledTaskPatch) -> Option<wire::NewTask> {
+    match reading::read(task.merged(&changes.0).get()) {
+        Ok(sent) => faults.part("/task", sent),
+        Err(fault) => {
+            faults.add("/task", format!("cannot be merged: {fault}"));
+            None
+        }
+    }
 }
 
 /// Refuses `null` in the fields that it cannot reset.
-fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
+fn no_nulls(faults: &mut Faults, patch: &SchedulePatch) {
     fn is_null<T>(field: Option<&Option<T>>) -> bool {
         matches!(field, Some(None))
     }
     fn is_given<T>(field: Option<&Option<T>>) -> bool {
         matches!(field, Some(Some(_)))
     }
-    let mut faults = Faults::default();
     let fields = [
         ("/name", is_null(patch.name.as_ref())),
         // Each replaces the other, so a caller that sets one may null the other.
@@ -86,7 +93,6 @@ fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
     for (pointer, _) in fields.iter().filter(|(_, is_null)| *is_null) {
         faults.add(*pointer, "must not be null; leave it out to keep it as it is");
     }
-    Ok(faults.finish()?)
 }
 
 /// The schedule that the owner of `was` would write, with what the patch changes, and this task. A

@@ -9,7 +9,7 @@ use super::request::ScheduleRequest;
 use crate::answer::json;
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query};
-use crate::openapi::NotFound;
+use crate::openapi::{NotFound, SchedulePath};
 use crate::problem::Problem;
 use crate::schedules::view;
 
@@ -20,7 +20,7 @@ use crate::schedules::view;
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/occurrences", tag = "schedules", operation_id = "list_occurrences",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
+        SchedulePath,
         PageParams,
     ),
     responses(

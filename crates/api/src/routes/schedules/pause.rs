@@ -8,7 +8,7 @@ use punctual_core::schedules::PAUSE_REASON_MAX;
 use super::change::{pause, resume};
 use super::request::{ScheduleRequest, answer};
 use crate::extract::{If, MaybeJsonBody};
-use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
+use crate::openapi::{Conflict, IfMatch, Invalid, NotFound, SchedulePath, VersionMismatch};
 use crate::problem::Problem;
 
 /// Pauses a schedule.
@@ -18,26 +18,29 @@ use crate::problem::Problem;
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Pause it only at this version"),
+        SchedulePath,
+        IfMatch,
     ),
     request_body = Option<wire::PauseSchedule>,
     responses(
-        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String))),
         NotFound, Conflict, VersionMismatch, Invalid,
     ),
 )]
 pub async fn pause_schedule(
     request: ScheduleRequest,
     condition: If,
-    MaybeJsonBody(wanted): MaybeJsonBody<wire::PauseSchedule>,
+    MaybeJsonBody(body): MaybeJsonBody<wire::PauseSchedule>,
 ) -> Result<Response, Problem> {
-    let reason = wanted.reason.as_deref();
-    if reason.is_some_and(|text| text.chars().count() > PAUSE_REASON_MAX || text.chars().any(char::is_control)) {
-        let message = format!("must have at most {PAUSE_REASON_MAX} characters, and no control characters");
-        return Err(Problem::invalid_at("/reason", message));
-    }
-    answer(StatusCode::OK, &pause(&request, &condition, reason).await?)
+    let is_too_long = |text: &String| text.chars().count() > PAUSE_REASON_MAX || text.chars().any(char::is_control);
+    let wanted = body.check(|wanted, faults| {
+        if wanted.reason.as_ref().is_some_and(is_too_long) {
+            let message = format!("must have at most {PAUSE_REASON_MAX} characters, and no control characters");
+            faults.add("/reason", message);
+        }
+        Some(wanted)
+    })?;
+    answer(StatusCode::OK, &pause(&request, &condition, wanted.reason.as_deref()).await?)
 }
 
 /// Resumes a schedule.
@@ -47,19 +50,20 @@ pub async fn pause_schedule(
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/resume", tag = "schedules", operation_id = "resume_schedule",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Resume it only at this version"),
+        SchedulePath,
+        IfMatch,
     ),
     request_body = Option<wire::ResumeSchedule>,
     responses(
-        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String))),
         NotFound, Conflict, VersionMismatch, Invalid,
     ),
 )]
 pub async fn resume_schedule(
     request: ScheduleRequest,
     condition: If,
-    MaybeJsonBody(wire::ResumeSchedule {}): MaybeJsonBody<wire::ResumeSchedule>,
+    MaybeJsonBody(body): MaybeJsonBody<wire::ResumeSchedule>,
 ) -> Result<Response, Problem> {
+    let wire::ResumeSchedule {} = body.finish()?;
     answer(StatusCode::OK, &resume(&request, &condition).await?)
 }

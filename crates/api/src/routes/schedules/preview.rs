@@ -8,12 +8,13 @@ use punctual_client::{Page, UpcomingRun};
 use punctual_core::schedules::ScheduleSnapshot;
 use punctual_core::schedules::plan::{Spec, reserved};
 use punctual_core::time::Timestamp;
+use punctual_submission::Faults;
 
 use super::request::{ScheduleRequest, validator};
 use crate::answer::json;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
-use crate::openapi::{Invalid, NotFound};
+use crate::openapi::{Invalid, NotFound, SchedulePath};
 use crate::problem::Problem;
 use crate::state::Api;
 
@@ -30,9 +31,9 @@ const COUNT_MAX: usize = 1_000;
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/preview", tag = "schedules", operation_id = "preview_schedule",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
+        SchedulePath,
         ("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000),
-        ("from" = Option<String>, Query, description = "The earliest instant; those after now if absent"),
+        ("from" = Option<String>, Query, format = DateTime, description = "The earliest instant; those after now if absent"),
     ),
     responses(
         (status = 200, description = "The next instants", body = wire::UpcomingRunPage),
@@ -40,7 +41,9 @@ const COUNT_MAX: usize = 1_000;
     ),
 )]
 pub async fn preview_schedule(request: ScheduleRequest, query: Query) -> Result<Response, Problem> {
-    let wanted = Wanted::read(query)?;
+    let mut faults = Faults::default();
+    let wanted = Wanted::read(query, &mut faults);
+    faults.finish()?;
     let ScheduleSnapshot { schedule, buffered, .. } = request.snapshot().await?;
     let spec = &schedule.definition.spec;
     let left = spec.runs_left(schedule.progress.run_count, reserved(&buffered));
@@ -54,7 +57,7 @@ pub async fn preview_schedule(request: ScheduleRequest, query: Query) -> Result<
     post, path = "/v1/schedules/preview", tag = "schedules", operation_id = "preview_new_schedule",
     params(
         ("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000),
-        ("from" = Option<String>, Query, description = "The earliest instant; those after now if absent"),
+        ("from" = Option<String>, Query, format = DateTime, description = "The earliest instant; those after now if absent"),
     ),
     request_body = wire::NewSchedule,
     responses(
@@ -66,12 +69,15 @@ pub async fn preview_new_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     query: Query,
-    JsonBody(new): JsonBody<wire::NewSchedule>,
+    body: JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    let wanted = Wanted::read(query)?;
     let validator = validator(&api, &tenant, None);
-    let spec = validator.check_preview(&new)?;
-    validator.check_instants(&spec)?;
+    let (wanted, spec) = body.check(|new, faults| {
+        let wanted = Wanted::read(query, faults);
+        let spec = validator.check_preview(faults, &new)?;
+        validator.check_instants(faults, &spec);
+        Some((wanted, spec))
+    })?;
     Ok(wanted.answer(&spec, spec.runs_left(0, 0), validator.now))
 }
 
@@ -83,11 +89,11 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(mut query: Query) -> Result<Self, Problem> {
+    fn read(mut query: Query, faults: &mut Faults) -> Self {
         let count = query.number("count", 1..=COUNT_MAX).unwrap_or(COUNT_DEFAULT);
         let from = query.instant("from");
-        query.finish()?;
-        Ok(Self { count, from })
+        query.finish_into(faults);
+        Self { count, from }
     }
 
     /// The instants of a schedule that may fire `left` more times after `now`.

@@ -5,15 +5,15 @@ use axum::response::Response;
 use punctual_client as wire;
 
 use super::request::{ScheduleRequest, answer};
-use crate::openapi::NotFound;
+use crate::openapi::{NotFound, SchedulePath};
 use crate::problem::Problem;
 
 /// Reads a schedule.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "get_schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(SchedulePath),
     responses(
-        (status = 200, description = "The schedule", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 200, description = "The schedule", body = wire::Schedule, headers(("ETag" = String))),
         NotFound,
     ),
 )]

@@ -6,7 +6,7 @@ use punctual_client as wire;
 
 use super::request::{ROUNDS, ScheduleRequest, answer, check_version, kept_changing};
 use crate::extract::If;
-use crate::openapi::{Conflict, NotFound, VersionMismatch};
+use crate::openapi::{Conflict, IfMatch, NotFound, SchedulePath, VersionMismatch};
 use crate::problem::Problem;
 
 /// Removes a schedule.
@@ -15,8 +15,8 @@ use crate::problem::Problem;
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "delete_schedule",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Remove it only at this version"),
+        SchedulePath,
+        IfMatch,
     ),
     responses(
         (status = 200, description = "The schedule as it was", body = wire::Schedule),

@@ -5,12 +5,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::Schedule;
+use punctual_submission::Faults;
 
 use super::change::rewrite;
-use super::create::{created, insert};
+use super::create::{check_new, created, insert};
 use super::request::{NamePath, ROUNDS, ScheduleRequest, answer, find_named, kept_changing, validator};
 use crate::extract::{If, JsonBody, Tenant};
-use crate::openapi::{Conflict, Invalid, VersionMismatch};
+use crate::openapi::{Conflict, IfMatch, IfNoneMatch, Invalid, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -22,15 +23,15 @@ use crate::state::Api;
 #[utoipa::path(
     put, path = "/v1/schedules/by-name/{name}", tag = "schedules", operation_id = "put_schedule",
     params(
-        ("name" = String, Path, description = "The schedule's name; a `/` in it is written `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Replace it only at this version (`*`: at any), and do not create it"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: create it, and do not replace it"),
+        ("name" = wire::form::NameForm, Path, description = "The schedule's name; a `/` in it is written `%2F`"),
+        IfMatch,
+        IfNoneMatch,
     ),
     request_body = wire::NewSchedule,
     responses(
-        (status = 200, description = "Replaced, or the same already", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 200, description = "Replaced, or the same already", body = wire::Schedule, headers(("ETag" = String))),
         (status = 201, description = "Created and durable", body = wire::Schedule,
-            headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
+            headers(("ETag" = String), ("Location" = String))),
         Conflict, VersionMismatch, Invalid,
     ),
 )]
@@ -39,20 +40,34 @@ pub async fn put_schedule(
     Tenant(tenant): Tenant,
     NamePath(name): NamePath,
     condition: If,
-    JsonBody(mut new): JsonBody<wire::NewSchedule>,
+    body: JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    if new.name.get_or_insert_with(|| name.clone()) != &name {
-        return Err(Problem::invalid_at("/name", "must be the one in the path, or be left out"));
-    }
+    let named = |new: &wire::NewSchedule, faults: &mut Faults| {
+        if new.name.as_ref().is_some_and(|given| *given != name) {
+            faults.add("/name", "must be the one in the path, or be left out");
+        }
+        wire::NewSchedule { name: Some(name.clone()), ..new.clone() }
+    };
     for _ in 0..ROUNDS {
         let Some(there) = find_named(&api, &tenant, &name).await? else {
             condition.check("schedule", None)?;
-            match insert(&api, &tenant, new.clone()).await? {
+            let validator = validator(&api, &tenant, None);
+            let checked = body.check_ref(|new, faults| {
+                let new = named(new, faults);
+                check_new(&validator, faults, new)
+            })?;
+            match insert(&api, &validator, checked).await? {
                 Some(schedule) => return created(&schedule),
                 None => continue,
             }
         };
-        let wanted = |schedule: &Schedule| Ok(validator(&api, &tenant, Some(schedule.created_at)).check(new.clone())?);
+        let wanted = |schedule: &Schedule| {
+            let validator = validator(&api, &tenant, Some(schedule.created_at));
+            body.check_ref(|new, faults| {
+                let new = named(new, faults);
+                validator.check(faults, new)
+            })
+        };
         let request =
             ScheduleRequest { api: api.clone(), tenant: tenant.clone(), id: there.id, name: Some(name.clone()) };
         match rewrite(&request, &condition, wanted).await {

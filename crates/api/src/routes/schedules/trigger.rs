@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::request::{ScheduleRequest, check_version, write};
 use crate::answer::{self, json};
 use crate::extract::{If, MaybeJsonBody};
-use crate::openapi::{Invalid, NotFound, VersionMismatch};
+use crate::openapi::{Conflict, IdempotencyKey, IfMatch, Invalid, NotFound, SchedulePath, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::routes::tasks::HeaderKey;
 use crate::schedules::view;
@@ -29,26 +29,26 @@ use crate::state::Api;
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/trigger", tag = "schedules", operation_id = "trigger_schedule",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Run it only at this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Run it once under this key; keys are those of tasks"),
+        SchedulePath,
+        IfMatch,
+        IdempotencyKey,
     ),
     request_body = Option<wire::TriggerSchedule>,
     responses(
         (status = 201, description = "A task was created", body = wire::Occurrence),
         (status = 202, description = "It waits for the previous task", body = wire::Occurrence),
         (status = 200, description = "It is skipped, because of the overlap policy; or a task was created before under this key", body = wire::Occurrence,
-            headers(("Idempotent-Replayed" = String, description = "`true` if the call was made before"))),
-        (status = 409, description = "`conflict`: writers on other nodes changed it each time; nothing was run, try again", body = wire::Problem, content_type = "application/problem+json"),
-        NotFound, VersionMismatch, Invalid,
+            headers(("Idempotent-Replayed" = String))),
+        Conflict, NotFound, VersionMismatch, Invalid,
     ),
 )]
 pub async fn trigger_schedule(
     request: ScheduleRequest,
     condition: If,
     HeaderKey(key): HeaderKey,
-    MaybeJsonBody(wire::TriggerSchedule {}): MaybeJsonBody<wire::TriggerSchedule>,
+    MaybeJsonBody(body): MaybeJsonBody<wire::TriggerSchedule>,
 ) -> Result<Response, Problem> {
+    let wire::TriggerSchedule {} = body.finish()?;
     let (api, condition) = (&request.api, &condition);
     let key = &key.map(|key| Idempotency::new(key, fingerprint(request.id)));
     let attempt = async |snapshot: ScheduleSnapshot, now| {

@@ -12,10 +12,12 @@ use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, limits};
+use punctual_submission::reading::{self, Shape};
 use punctual_submission::{BatchContext, TaskValidator, batch_members, keep_order};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::header_key;
 use super::submit::replace_final;
@@ -26,6 +28,17 @@ use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::yielding::yielding;
 
+/// What a batch answers for each task, for the OpenAPI document.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "documents what the query may say")]
+enum Returned {
+    /// Its id.
+    Ids,
+    /// The task.
+    Tasks,
+}
+
 /// Submits many tasks.
 ///
 /// Answers when all valid tasks are durable: an item for each task, in order. The body is a JSON
@@ -33,7 +46,7 @@ use crate::yielding::yielding;
 #[utoipa::path(
     post, path = "/v1/tasks/batch", tag = "tasks", operation_id = "submit_batch",
     params(
-        ("return" = Option<String>, Query, description = "`ids`: answer ids instead of tasks"),
+        ("return" = inline(Option<Returned>), Query, description = "What is answered for each task; `tasks` if absent"),
         ("atomic" = Option<bool>, Query, description = "Whether nothing is stored if one task is refused; false if absent"),
         ("replace_final" = Option<bool>, Query, description = "Whether tasks take their keys from those that are `CANCELLED` or `FAILED`; false if absent"),
     ),
@@ -50,11 +63,7 @@ pub async fn submit_batch(
     mut query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let ids_only = query.read("return", |text| match text {
-        "ids" => Ok(true),
-        "tasks" => Ok(false),
-        _ => Err("must be ids or tasks".to_owned()),
-    });
+    let ids_only = query.word("return", &[("ids", true), ("tasks", false)]);
     let (atomic, replaces) = (query.flag("atomic") == Some(true), query.flag("replace_final") == Some(true));
     query.finish()?;
     if request.headers().contains_key(header_key::HEADER) {
@@ -85,6 +94,9 @@ pub async fn submit_batch(
     api.cpu_pool.run(size, move || answer::answer(checked, inserted, &ids, ids_only == Some(true), atomic)).await?
 }
 
+/// The maximum number of faults that are listed for one task: a batch has thousands of tasks.
+const TASK_FAULTS_MAX: usize = 20;
+
 /// A task of a batch, or why it is refused.
 type CheckResult = Result<NewTask, Problem>;
 
@@ -98,27 +110,32 @@ fn check_all(
     let max = api.config.batch_tasks.min(limits::BATCH);
     let validator = TaskValidator::new(&api.config.submission, tenant, api.clock.now(), api.node);
     let budget = Cell::new(limits::BATCH_DEPENDENCIES);
-    let check = |ids: &[TaskId], at: usize, read: Result<wire::NewTask, Problem>| {
-        read.and_then(|new| Ok(validator.check_member(new, &BatchContext::batch(ids, at, &budget))?))
-            .map_err(|problem| problem.under(&format!("/tasks/{at}")))
+    let check = |ids: &[TaskId], at: usize, text: &str| {
+        let context = BatchContext::batch(ids, at, &budget);
+        let checked = reading::read(text)?.check(|new, faults| validator.check(faults, new, None, &context));
+        checked.map_err(|error| Problem::from(error.quoting(text).shortened(TASK_FAULTS_MAX)))
+    };
+    let check = |ids: &[TaskId], at: usize, text: Result<&str, Problem>| {
+        let checked = text.and_then(|text| check(ids, at, text));
+        checked.map_err(|problem| problem.under(&format!("/tasks/{at}")))
     };
     let (mut checked, ids): (Vec<CheckResult>, Vec<TaskId>) = match media_type {
         MediaType::Json => {
             if body.trim_ascii_start().first() == Some(&b'[') {
                 // The derived reader of `RawBatch` would take a list by position.
-                return Err(Problem::invalid_at("", "must be an object with tasks"));
+                return Err(Problem::invalid_at("", "must be an object"));
             }
-            let RawBatch { tasks: RawItems(items) } = json::read(body)?;
+            let RawBatch { tasks: RawItems(items) } = read_batch(json::text(body)?)?;
             refuse_over(max, items.len())?;
             let ids = new_ids(items.len());
-            let check = |(at, item): (usize, &&RawValue)| check(&ids, at, json::read_text(item.get()));
+            let check = |(at, item): (usize, &&RawValue)| check(&ids, at, Ok(item.get()));
             (yielding(items.iter().enumerate()).map(check).collect(), ids)
         }
         MediaType::Ndjson => {
             let lines = || body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
             refuse_over(max, lines().take(max + 1).count())?;
             let ids = new_ids(lines().count());
-            (yielding(lines().enumerate()).map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
+            (yielding(lines().enumerate()).map(|(at, line)| check(&ids, at, json::text(line))).collect(), ids)
         }
     };
     batch_members::refuse_impossible(&mut checked, &ids);
@@ -135,7 +152,7 @@ fn refuse_over(max: usize, count: usize) -> Result<(), Problem> {
     if count <= max {
         return Ok(());
     }
-    Err(Problem::invalid_at("/tasks", format!("must hold at most {max} tasks")))
+    Err(Problem::invalid_at("/tasks", format!("must have at most {max} entries")))
 }
 
 /// The valid tasks, and for every task of the batch its refusal, if any.
@@ -150,6 +167,13 @@ fn split(checked: Vec<CheckResult>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     });
     let refusals = refusals.collect();
     (tasks, refusals)
+}
+
+/// Reads the batch, without its tasks.
+fn read_batch(text: &str) -> Result<RawBatch<'_>, Problem> {
+    let shape = Shape::of::<wire::NewBatch>().with_any_items();
+    let sent = reading::read_as(text, &shape)?;
+    Ok(sent.check(|batch, _| Some(batch)).map_err(|error| error.quoting(text))?)
 }
 
 /// The batch with unparsed tasks. Each is parsed by itself, so that a bad one does not affect
@@ -177,7 +201,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawItems<'a> {
                 let mut items = Vec::new();
                 while let Some(item) = seq.next_element()? {
                     if items.len() == limits::BATCH {
-                        return Err(de::Error::custom(format_args!("must hold at most {} tasks", limits::BATCH)));
+                        return Err(de::Error::custom(format_args!("must have at most {} entries", limits::BATCH)));
                     }
                     items.push(item);
                 }
@@ -193,14 +217,14 @@ mod tests {
     use super::*;
 
     fn batch_fault(text: &str) -> (Code, Vec<String>) {
-        let problem = json::read_text::<RawBatch<'_>>(text).err().expect("a fault");
+        let problem = read_batch(text).err().expect("a fault");
         (problem.code(), problem.errors().iter().map(|fault| fault.pointer.clone()).collect())
     }
 
     #[test]
     fn tasks_of_a_batch_stay_text() {
         let text = r#"{"tasks":[{"type":"a"},17,"x",{"type":"b","payload":[1, 2]}]}"#;
-        let RawBatch { tasks: RawItems(items) } = json::read_text(text).unwrap();
+        let RawBatch { tasks: RawItems(items) } = read_batch(text).unwrap();
         assert_eq!(items.iter().map(|item| item.get()).collect::<Vec<_>>()[1..3], ["17", "\"x\""]);
     }
 

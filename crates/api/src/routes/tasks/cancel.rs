@@ -8,7 +8,7 @@ use punctual_core::task::Task;
 
 use super::change::{ChangeDecision, change};
 use crate::extract::{If, TaskRequest};
-use crate::openapi::{NotFound, VersionMismatch};
+use crate::openapi::{IfMatch, NotFound, TaskPath, VersionMismatch};
 use crate::problem::{Code, Problem};
 
 /// Cancels a task.
@@ -18,13 +18,13 @@ use crate::problem::{Code, Problem};
 #[utoipa::path(
     delete, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "cancel_task",
     params(
-        ("id" = String, Path, description = "The task's id"),
-        ("If-Match" = Option<String>, Header, description = "Cancel it only at this version"),
+        TaskPath,
+        IfMatch,
     ),
     responses(
         (status = 200, description = "Cancelled, now or before", body = wire::Task),
         (status = 202, description = "Running, and asked to stop. A task that a pull worker waits for runs up to 20 ms before it is due", body = wire::Task),
-        (status = 409, description = "`already_final`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`already_final`, or `conflict`: other writers changed it each time", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch,
     ),
 )]

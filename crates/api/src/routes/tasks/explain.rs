@@ -7,7 +7,7 @@ use punctual_client as wire;
 use crate::answer;
 use crate::explain::{explain, gather};
 use crate::extract::TaskRequest;
-use crate::openapi::NotFound;
+use crate::openapi::{NotFound, TaskPath};
 use crate::problem::Problem;
 
 /// Explains why a task has not run yet.
@@ -20,7 +20,7 @@ use crate::problem::Problem;
 /// `queued`, `running`, `stopping`, `final`.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}/explain", tag = "tasks", operation_id = "explain_task",
-    params(("id" = String, Path, description = "The task's id")),
+    params(TaskPath),
     responses(
         (status = 200, description = "Why", body = wire::Explanation),
         NotFound,

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use punctual_client as wire;
+use punctual_client::form::{LabelsForm, ScheduleIdForm};
 use punctual_core::name_pattern::NamePattern;
 use punctual_core::store::Filter;
-use punctual_submission::fields::{NAME_RULE, is_name, label_fault};
+use punctual_submission::did_you_mean;
+use punctual_submission::fields::{NAME_RULE, PRIORITY_RULE, is_name, label_fault};
 use utoipa::IntoParams;
 
 use crate::extract::query::Query;
@@ -17,13 +19,16 @@ use crate::extract::query::Query;
 #[expect(dead_code, reason = "documents what the query may say")]
 pub struct FilterParams {
     /// Of this type; a trailing `*` stands for any end.
-    #[param(rename = "type")]
+    #[param(rename = "type", pattern = "^[A-Za-z0-9._:/-]+\\*?$", min_length = 1, max_length = 255)]
     kind: Option<String>,
     /// In this queue; a trailing `*` stands for any end.
+    #[param(pattern = "^[A-Za-z0-9._:/-]+\\*?$", min_length = 1, max_length = 255)]
     queue: Option<String>,
     /// Made by this schedule.
+    #[param(value_type = Option<ScheduleIdForm>)]
     schedule_id: Option<String>,
-    /// At least this urgent: 0 to 9, or low, normal, high.
+    /// At least this urgent.
+    #[param(value_type = Option<wire::Priority>)]
     priority_min: Option<String>,
     /// Created at or after.
     #[param(format = DateTime)]
@@ -51,11 +56,9 @@ pub struct FilterParams {
     worker_id: Option<String>,
     /// Whose last error has this code.
     error_code: Option<String>,
-    /// With this label; `KEY` is its name. May be repeated for several labels.
-    #[param(rename = "metadata.KEY")]
-    metadata_key: Option<String>,
-    /// The same as `metadata.KEY=VALUE`, for every label of a map.
-    #[param(style = DeepObject, explode)]
+    /// With these labels: `metadata[KEY]=VALUE` for each, or `metadata.KEY=VALUE`, which means the
+    /// same.
+    #[param(style = DeepObject, explode, value_type = Option<LabelsForm>)]
     metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -109,7 +112,7 @@ fn pattern(text: &str) -> Result<NamePattern, String> {
 
 fn priority(text: &str) -> Result<u8, String> {
     let priority = text.parse().map_or_else(|_| wire::Priority::Name(text.to_owned()), wire::Priority::Number);
-    priority.level().ok_or_else(|| "must be a whole number from 0 to 9, or low, normal or high".to_owned())
+    priority.level().ok_or_else(|| format!("{PRIORITY_RULE}{}", did_you_mean(text, wire::Priority::NAMES)))
 }
 
 #[cfg(test)]

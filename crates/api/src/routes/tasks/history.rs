@@ -9,32 +9,18 @@ use punctual_core::json::Json;
 use punctual_core::task::Task;
 use punctual_core::trail::{Actor, Entry, Run, Step};
 use serde::Serialize;
-use utoipa::IntoParams;
 
 use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::TaskRequest;
-use crate::extract::query::{Query, View};
-use crate::openapi::{NotFound, NotModified};
+use crate::extract::query::{PageParams, Query, View};
+use crate::openapi::{NotFound, NotModified, TaskPath};
 use crate::problem::{Code, Problem};
-
-/// The parameters of a listing, for the OpenAPI document.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "documents what the query may say")]
-struct TrailParams {
-    /// How many, 1 to 1000; 50 if absent.
-    limit: Option<u32>,
-    /// `next_cursor` of the previous page.
-    cursor: Option<String>,
-    /// `full` or `summary`, which show the same here.
-    view: Option<String>,
-}
 
 /// Lists the attempts of a task, oldest first.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}/runs", tag = "tasks", operation_id = "list_runs",
-    params(("id" = String, Path, description = "The task's id"), TrailParams),
+    params(TaskPath, PageParams),
     responses(
         (status = 200, description = "A page of attempts", body = wire::RunPage),
         NotModified, NotFound,
@@ -49,7 +35,7 @@ pub async fn list_runs(request: TaskRequest, query: Query) -> Result<Response, P
 /// Lists the steps of a task's life, oldest first. A very long life keeps its first and last steps.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}/events", tag = "tasks", operation_id = "list_events",
-    params(("id" = String, Path, description = "The task's id"), TrailParams),
+    params(TaskPath, PageParams),
     responses(
         (status = 200, description = "A page of steps", body = wire::EventPage),
         NotModified, NotFound,
@@ -110,8 +96,9 @@ impl TrailPage {
 
 fn run(run: Run<'_>) -> wire::Run {
     let uncounted = run.end.as_ref().and_then(|end| end.uncounted).map(str::to_owned);
+    let result_dropped = run.end.as_ref().and_then(|end| end.result_dropped).map(Into::into);
     let (finished_at, outcome, error, http_status) = match run.end {
-        Some(end) => (Some(end.at), Some(end.outcome.to_owned()), end.error, end.http_status),
+        Some(end) => (Some(end.at), Some(end.outcome.into()), end.error, end.http_status),
         None => (None, None, None, None),
     };
     // Pull workers have details of their own, and no status.
@@ -133,6 +120,7 @@ fn run(run: Run<'_>) -> wire::Run {
         http_status,
         uncounted,
         response_excerpt,
+        result_dropped,
     }
 }
 

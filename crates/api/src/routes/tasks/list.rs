@@ -10,13 +10,13 @@ use punctual_core::state::State as TaskState;
 use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page, StoreError};
 use punctual_core::task::Task;
 use tokio::time::Instant;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::filter::{FilterParams, read_filter};
 use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::Tenant;
-use crate::extract::query::{PageParams, Query, View};
+use crate::extract::query::{PageParams, Query, View, must_be_one_of};
 use crate::openapi::{Invalid, NotModified};
 use crate::problem::Problem;
 use crate::state::Api;
@@ -27,8 +27,20 @@ use crate::view;
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "documents what the query may say")]
 struct OrderParams {
-    /// `created_at`, newest first (the default), or `execute_at`, soonest first.
-    order: Option<String>,
+    /// In which order; `created_at` if absent.
+    #[param(inline)]
+    order: Option<TaskOrder>,
+}
+
+/// The orders of a listing, for the OpenAPI document.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "documents what the query may say")]
+enum TaskOrder {
+    /// The newest first.
+    CreatedAt,
+    /// The soonest first.
+    ExecuteAt,
 }
 
 /// Lists tasks.
@@ -47,7 +59,8 @@ pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut quer
             Some(state) if !states.contains(&state) => states.push(state),
             Some(_) => {}
             None => {
-                query.refuse("status", format!("must be one of {}", TaskState::ALL.map(TaskState::as_str).join(", ")));
+                let words = TaskState::ALL.iter().map(|state| state.as_str());
+                query.refuse_value("status", &name, must_be_one_of(&name, words));
             }
         }
     }
@@ -56,7 +69,7 @@ pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut quer
 
 /// Lists dead letters.
 #[utoipa::path(
-    get, path = "/v1/dead-letters", tag = "tasks", operation_id = "list_dead_letters",
+    get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "list_dead_letters",
     params(FilterParams, OrderParams, PageParams),
     responses(
         (status = 200, description = "A page of tasks", body = wire::TaskPage),
@@ -72,7 +85,7 @@ pub async fn list_dead_letters(
 }
 
 async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Query) -> Result<Response, Problem> {
-    let by_execute_at = query.read("order", order).unwrap_or(false);
+    let by_execute_at = query.word("order", &[("created_at", false), ("execute_at", true)]).unwrap_or(false);
     let filter = Filter { tenant: tenant.clone(), states, by_execute_at, ..read_filter(&mut query) };
     let view = query.view();
     let (limit, cursor) = query.page()?;
@@ -93,14 +106,6 @@ async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Quer
 fn drop_large_fields(task: &mut Task) {
     task.body.payload = Json::null();
     task.result = None;
-}
-
-fn order(text: &str) -> Result<bool, String> {
-    match text {
-        "execute_at" => Ok(true),
-        "created_at" => Ok(false),
-        _ => Err("must be created_at or execute_at".to_owned()),
-    }
 }
 
 /// How long a page is filled, if matches are rare.

@@ -9,7 +9,7 @@ use punctual_core::trail::Step;
 
 use super::change::{ChangeDecision, change};
 use crate::extract::{If, TaskRequest};
-use crate::openapi::{NotFound, VersionMismatch};
+use crate::openapi::{IfMatch, NotFound, TaskPath, VersionMismatch};
 use crate::problem::{Code, Problem};
 
 /// Discards a dead letter.
@@ -17,14 +17,14 @@ use crate::problem::{Code, Problem};
 /// It becomes `CANCELLED` and can be read until its retention ends. Tasks that it held
 /// (`on_dead_letter: hold`) no longer wait for it. Asking again changes nothing.
 #[utoipa::path(
-    post, path = "/v1/tasks/{id}/purge", tag = "tasks", operation_id = "purge_task",
+    post, path = "/v1/tasks/{id}/purge", tag = "dead letters", operation_id = "purge_task",
     params(
-        ("id" = String, Path, description = "The task's id"),
-        ("If-Match" = Option<String>, Header, description = "Only at this version"),
+        TaskPath,
+        IfMatch,
     ),
     responses(
         (status = 200, description = "Discarded, now or before", body = wire::Task),
-        (status = 409, description = "`not_dead_lettered`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`not_dead_lettered`, or `conflict`: other writers changed it each time", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch,
     ),
 )]

@@ -4,11 +4,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::state::{Event, transition};
-use punctual_submission::Faults;
 
 use super::change::{ChangeDecision, change};
 use crate::extract::{If, MaybeJsonBody, TaskRequest};
-use crate::openapi::{NotFound, VersionMismatch};
+use crate::openapi::{IfMatch, Invalid, NotFound, TaskPath, VersionMismatch};
 use crate::problem::{Code, Problem};
 
 /// Tries a dead letter again, its retries counted from zero.
@@ -17,28 +16,29 @@ use crate::problem::{Code, Problem};
 /// for it again, and so do those that ended because of them. That happens right after the answer,
 /// step by step. A task whose idempotency key was given to another meanwhile stays as it is.
 #[utoipa::path(
-    post, path = "/v1/tasks/{id}/redrive", tag = "tasks", operation_id = "redrive_task",
+    post, path = "/v1/tasks/{id}/redrive", tag = "dead letters", operation_id = "redrive_task",
     params(
-        ("id" = String, Path, description = "The task's id"),
-        ("If-Match" = Option<String>, Header, description = "Only at this version"),
+        TaskPath,
+        IfMatch,
     ),
     request_body = Option<wire::Redrive>,
     responses(
         (status = 200, description = "It waits again", body = wire::Task),
-        (status = 409, description = "`not_dead_lettered`", body = wire::Problem, content_type = "application/problem+json"),
-        NotFound, VersionMismatch,
+        (status = 409, description = "`not_dead_lettered`, or `conflict`: other writers changed it each time", body = wire::Problem, content_type = "application/problem+json"),
+        NotFound, VersionMismatch, Invalid,
     ),
 )]
 pub async fn redrive_task(
     request: TaskRequest,
     condition: If,
-    MaybeJsonBody(wanted): MaybeJsonBody<wire::Redrive>,
+    MaybeJsonBody(body): MaybeJsonBody<wire::Redrive>,
 ) -> Result<Response, Problem> {
-    let mut faults = Faults::default();
-    if let Some(payload) = &wanted.payload {
-        faults.payload(payload, request.api.config.submission.payload_bytes);
-    }
-    faults.finish()?;
+    let wanted = body.check(|wanted, faults| {
+        if let Some(payload) = &wanted.payload {
+            faults.payload(payload, request.api.config.submission.payload_bytes);
+        }
+        Some(wanted)
+    })?;
     change(&request, &condition, |task, by| {
         let payload = wanted.payload.clone();
         let event = match wanted.dependents {

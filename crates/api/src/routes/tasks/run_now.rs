@@ -8,15 +8,15 @@ use punctual_core::task::Task;
 
 use super::change::{ChangeDecision, change};
 use crate::extract::{If, TaskRequest};
-use crate::openapi::{NotFound, VersionMismatch};
+use crate::openapi::{IfMatch, NotFound, TaskPath, VersionMismatch};
 use crate::problem::{Code, Problem};
 
 /// Makes a waiting task due now.
 #[utoipa::path(
     post, path = "/v1/tasks/{id}/run", tag = "tasks", operation_id = "run_task",
     params(
-        ("id" = String, Path, description = "The task's id"),
-        ("If-Match" = Option<String>, Header, description = "Only at this version"),
+        TaskPath,
+        IfMatch,
     ),
     responses(
         (status = 200, description = "It is due", body = wire::Task),

@@ -7,12 +7,13 @@ use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
-use punctual_submission::TaskValidator;
+use punctual_submission::{BatchContext, TaskValidator};
 
 use super::header_key::HeaderKey;
 use crate::answer;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
+use crate::openapi::{IdempotencyKey, NoRoom};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -25,16 +26,20 @@ use crate::state::Api;
 #[utoipa::path(
     post, path = "/v1/tasks", tag = "tasks", operation_id = "submit_task",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare"),
+        IdempotencyKey,
         ("replace_final" = Option<bool>, Query, description = "Whether the task takes its key from one that is `CANCELLED` or `FAILED`; false if absent"),
     ),
-    request_body = wire::NewTask,
+    request_body(
+        content = wire::NewTask,
+        example = json!({"type": "invoice.send", "queue": "mail", "payload": {"invoice": 17}, "delay_seconds": 60}),
+    ),
     responses(
         (status = 201, description = "Accepted and durable", body = wire::Task,
-            headers(("ETag" = String, description = "The task's version"), ("Location" = String, description = "Where the task is"))),
+            headers(("ETag" = String), ("Location" = String))),
         (status = 200, description = "Submitted before under this key", body = wire::Task,
-            headers(("Idempotent-Replayed" = String, description = "`true`"))),
-        (status = 422, description = "Not valid, or `idempotency_key_reused`", body = wire::Problem, content_type = "application/problem+json"),
+            headers(("ETag" = String), ("Idempotent-Replayed" = String))),
+        (status = 422, description = "Not valid: `invalid_request`, `idempotency_key_reused`, `unknown_dependency`", body = wire::Problem, content_type = "application/problem+json"),
+        NoRoom,
     ),
 )]
 pub async fn submit_task(
@@ -42,11 +47,14 @@ pub async fn submit_task(
     Tenant(tenant): Tenant,
     HeaderKey(key): HeaderKey,
     mut query: Query,
-    JsonBody(new): JsonBody<wire::NewTask>,
+    body: JsonBody<wire::NewTask>,
 ) -> Result<Response, Problem> {
     let replaces = query.flag("replace_final") == Some(true);
-    query.finish()?;
-    let mut task = TaskValidator::new(&api.config.submission, &tenant, api.clock.now(), api.node).check(new, key)?;
+    let validator = TaskValidator::new(&api.config.submission, &tenant, api.clock.now(), api.node);
+    let mut task = body.check(|new, faults| {
+        query.finish_into(faults);
+        validator.check(faults, new, key, &BatchContext::none())
+    })?;
     replace_final(&mut task, replaces);
     let inserted = api.store.insert(vec![task]).await?.pop();
     match inserted.ok_or_else(unanswered)? {

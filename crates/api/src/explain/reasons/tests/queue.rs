@@ -40,6 +40,25 @@ fn a_pause_that_ends_before_its_time_does_not_count() {
 }
 
 #[test]
+fn the_limit_of_its_concurrency_key() {
+    let mut facts = Facts { held_of_key: 2, ..pulled() };
+    facts.task.body.concurrency_key = Some("customer 4".into());
+    assert_eq!(codes(&facts), ["due_waiting_for_worker"], "the queue has no limit per key");
+    facts.queue.settings.max_per_key = Some(2);
+    let expected = json!({
+        "code": "concurrency_key",
+        "message": "queue mail runs at most 2 tasks of concurrency key customer 4 at once, and 2 run",
+        "queue": "mail",
+        "concurrency_key": "customer 4",
+        "limit": 2,
+        "running": 2,
+    });
+    assert_eq!(shown(&facts), (expected, None));
+    facts.held_of_key = 1;
+    assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
+}
+
+#[test]
 fn the_concurrency_of_its_queue() {
     let mut facts = Facts { held: 3, ahead: ahead(4), ..pulled() };
     facts.queue.settings.max_concurrency = Some(3);

@@ -1,14 +1,19 @@
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
+use axum::http::Request;
+use axum::http::header::HOST;
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::Store;
 use punctual_core::trail::Actor;
 use serde_json::json;
+use tower::ServiceExt;
 
 use crate::readiness::Probes;
 use crate::state::ApiConfig;
-use crate::testing::{START, World};
+use crate::testing::{Answer, START, World};
 
 /// Far longer than any of these waits takes.
 const LONG: &str = "?wait_seconds=60";
@@ -52,6 +57,39 @@ async fn a_wait_that_is_over_shows_the_task_as_it_is() {
         let answer = world.send("GET", &format!("/v1/tasks/{id}?{wrong}"), None).await;
         assert_eq!(answer.pointers(), [format!("?{name}")]);
     }
+}
+
+#[tokio::test]
+async fn tasks_that_finish_at_once_are_read_together() {
+    const CLIENTS: usize = 200;
+    let world = World::new();
+    let mut ids = Vec::new();
+    for _ in 0..CLIENTS {
+        ids.push(world.submit(json!({"type": "work", "queue": "q", "delay_seconds": 600})).await);
+    }
+    let cancel = async {
+        let by = By { now: START, node: NodeId::new(2), actor: Actor::Client };
+        let task_ids: Vec<_> = ids.iter().map(|id| id.parse().unwrap()).collect();
+        let tasks = world.sqlite.get("default", task_ids).await.unwrap().into_iter().flatten();
+        let cancelled = tasks.map(|task| (task.id, transition(&task.position, Event::Cancel, &by).unwrap()));
+        let before = world.store.got.load(Ordering::SeqCst);
+        world.store.apply(cancelled.collect()).await.unwrap();
+        before
+    };
+    let mut clients = tokio::task::JoinSet::new();
+    for id in &ids {
+        let request = Request::get(format!("/v1/tasks/{id}{LONG}")).header(HOST, "localhost");
+        let answer = world.router.clone().oneshot(request.body(Body::empty()).unwrap());
+        clients.spawn(async move { Answer::of(answer.await.unwrap()).await.expect(200)["status"].clone() });
+        // One after the other: each is admitted as if its answer were large, until it waits.
+        world.until_clients_wait(i64::try_from(clients.len()).unwrap()).await;
+    }
+    let before = cancel.await;
+    for status in clients.join_all().await {
+        assert_eq!(status, "CANCELLED");
+    }
+    let reads = world.store.got.load(Ordering::SeqCst) - before;
+    assert!((4..=20).contains(&reads), "{reads} reads for {CLIENTS} clients");
 }
 
 /// The store of this node does not report it.
