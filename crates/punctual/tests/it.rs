@@ -14,11 +14,13 @@ mod it {
     mod damage;
     mod dependencies;
     mod documents;
+    mod drift;
     mod durability;
     mod enqueue;
     mod explain;
     mod fairness;
     mod forecast;
+    mod generated;
     mod guides;
     mod idempotency;
     mod layering;

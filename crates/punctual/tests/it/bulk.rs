@@ -35,3 +35,15 @@ async fn a_bulk_cancel_survives_a_kill() {
     assert_eq!(count("status=CANCELLED&metadata[customer]=a").await, 1_000);
     assert_eq!(count("status=PENDING&metadata[customer]=b").await, 1_000);
 }
+
+#[tokio::test]
+async fn a_filter_without_a_condition_changes_nothing() {
+    let world = World::start().await;
+    let caller = world.caller();
+    let id = caller.submit_id(json!({"type": "t", "delay_seconds": 3600})).await;
+    for path in ["/v1/tasks/cancel", "/v1/dead-letters/redrive", "/v1/dead-letters/purge"] {
+        caller.api.post(path, &json!({"filter": {}})).await.invalid("/filter");
+        caller.api.post(path, &json!({"filter": {}, "dry_run": true})).await.expect(200);
+    }
+    assert_eq!(caller.api.get(&format!("/v1/tasks/{id}")).await.expect(200)["status"], "PENDING");
+}

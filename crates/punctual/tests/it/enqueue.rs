@@ -7,7 +7,7 @@ use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::Dice;
 use punctual_testkit::postgres::{Postgres, connect};
 use punctual_testkit::process::{Serve, TestServer};
-use punctual_testkit::sink::Sink;
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_postgres::Client;
@@ -107,6 +107,24 @@ async fn a_task_exists_only_if_its_transaction_commits() {
     assert!(is_unknown(&site.caller(0), &ids[1]).await);
 }
 
+/// It answers until its webhooks have ended.
+#[tokio::test]
+async fn a_node_that_drains_knows_what_was_committed() {
+    let site = Site::start(1).await;
+    let (client, caller, sink) = (site.client().await, site.caller(0), Sink::start());
+    sink.answer("/", SinkAnswer::hang());
+    caller.submit_id(json!({"type": "t", "callback_url": sink.url("/")})).await;
+    sink.wait_for("/", 1, SOON).await;
+    site.nodes[0].terminate();
+    eventually("it drains", SOON, async || {
+        let answer = caller.api.get("/readyz").await;
+        if answer.status() == 503 { Ok(()) } else { Err(answer.to_string()) }
+    })
+    .await;
+    let id = enqueue(&client, "'t', delay_seconds => 3600").await;
+    assert_eq!(caller.task(&id).await["status"], "PENDING");
+}
+
 /// Every field means the same by SQL and over HTTP.
 #[tokio::test]
 async fn a_task_by_sql_is_the_same_as_one_over_http() {
@@ -184,6 +202,7 @@ fn random_submission(dice: &mut Dice, round: usize) -> Value {
         json!({"backoff_seconds": 7_200, "backoff": "fixed"}),
     ];
     may("retry_policy", policies[round % policies.len()].clone());
+    may("concurrency_key", json!(format!("{} {round}", names[round % names.len()])));
     may("on_dependency_failure", json!(["cancel", "run", "fail"][round % 3]));
     match round % 3 {
         0 => task["execute_at"] = json!(written(in_seconds(9_000.123))),
@@ -202,6 +221,7 @@ fn random_submission(dice: &mut Dice, round: usize) -> Value {
         task["callback_url"] = json!(urls[round % urls.len()]);
         if round.is_multiple_of(2) {
             task["callback_headers"] = json!({"X-Team": "a; \"b\"\tc", "authorization": ""});
+            task["callback_body"] = json!(["payload", "envelope"][round / 2 % 2]);
         }
     }
     task

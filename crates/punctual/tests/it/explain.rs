@@ -68,6 +68,7 @@ async fn every_node_explains_what_the_store_decides() {
     others::blocked_with_a_key(&acting, &asking).await;
     queue::paused(&acting, &asking).await;
     queue::full(&acting, &asking).await;
+    queue::full_key(&acting, &asking).await;
     queue::slow(&acting, &asking).await;
     own::expired(&acting, &asking).await;
     dispatch::polled_elsewhere(&acting, &asking).await;

@@ -34,6 +34,7 @@ macro_rules! follow {
 follow! {
     the_tour_does_what_it_says: "README.md";
     breakers_md_does_what_it_says: "docs/breakers.md";
+    errors_md_does_what_it_says: "docs/errors.md";
     explain_md_does_what_it_says: "docs/explain.md";
     operations_md_does_what_it_says: "docs/operations.md";
     order_md_does_what_it_says: "docs/order.md";

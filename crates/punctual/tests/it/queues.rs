@@ -2,6 +2,7 @@
 
 mod conditions;
 mod depth;
+mod keys;
 mod pauses;
 mod places;
 mod rates;

@@ -9,6 +9,7 @@ mod answers;
 mod asynchronous;
 mod delivery;
 mod dots;
+mod envelope;
 mod hostile;
 mod retries;
 

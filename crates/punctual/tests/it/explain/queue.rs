@@ -81,6 +81,29 @@ async fn a_concurrency_limit_is_a_reason() {
     full(&caller, &caller).await;
 }
 
+/// The key, the limit and how many run, also for a task that no claim reads any more.
+pub async fn full_key(acting: &Caller, asking: &Caller) {
+    put(acting, "per-key", json!({"max_per_key": 2})).await;
+    let task = json!({"type": "t", "queue": "per-key", "concurrency_key": "customer 4"});
+    let tasks = acting.submit_all(vec![task; 4]).await;
+    let leases = take(acting, "per-key", 2).await;
+    poll(acting, "per-key").await;
+    poll(asking, "per-key").await;
+    let last = id_of(&tasks[3]);
+    let (reason, eta) = only(&explained(asking, &last).await, "concurrency_key");
+    assert_eq!((&reason["limit"], &reason["running"], &eta), (&json!(2), &json!(2), &json!(null)));
+    assert_eq!((&reason["queue"], &reason["concurrency_key"]), (&json!("per-key"), &json!("customer 4")));
+    expect_says(&reason, &["queue per-key runs at most 2 tasks of concurrency key customer 4 at once, and 2 run"]);
+    acting.report("complete", &leases[0], json!({})).await.expect(200);
+    assert_eq!(take(acting, "per-key", 1).await.len(), 1, "the next is woken");
+}
+
+#[tokio::test]
+async fn a_full_concurrency_key_is_a_reason() {
+    let caller = shared().await;
+    full_key(&caller, &caller).await;
+}
+
 /// The rate, the position, and when there is a token for it.
 pub async fn slow(acting: &Caller, asking: &Caller) {
     put(acting, "slow", json!({"rate_limit": {"per_second": 0.1, "burst": 2}})).await;

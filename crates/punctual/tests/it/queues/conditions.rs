@@ -91,7 +91,7 @@ async fn a_write_that_changes_nothing_keeps_the_version() {
 
 async fn changes_nothing(caller: &Caller) {
     let all = json!({
-        "max_concurrency": 3, "rate_limit": {"per_second": 2.5, "burst": 4}, "max_depth": 9, "timeout_seconds": 1.5,
+        "max_concurrency": 3, "max_per_key": 2, "rate_limit": {"per_second": 2.5, "burst": 4}, "max_depth": 9, "timeout_seconds": 1.5,
         "retry_policy": {"max_retries": 1}, "dispatch_jitter_seconds": 1, "on_dead_letter": "hold",
     });
     let made = put(caller, "same", all.clone()).await;

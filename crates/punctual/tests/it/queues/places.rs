@@ -23,7 +23,7 @@ const RUN_TIME: Duration = Duration::from_millis(300);
 const LIMIT: usize = 5;
 
 /// The most runs at once, by their records.
-async fn most_at_once(caller: &Caller, ids: &[String]) -> usize {
+pub async fn most_at_once(caller: &Caller, ids: &[String]) -> usize {
     let mut steps: Vec<(Timestamp, i32)> = Vec::new();
     for id in ids {
         let mut began = None;

@@ -75,7 +75,7 @@ async fn changes_of_a_queue_honour_if_match() {
 async fn a_queue_can_be_written_back_as_read() {
     let caller = shared().await;
     let all = json!({
-        "max_concurrency": 3, "rate_limit": {"per_second": 2.5, "burst": 4}, "max_depth": 9, "timeout_seconds": 1.5,
+        "max_concurrency": 3, "max_per_key": 2, "rate_limit": {"per_second": 2.5, "burst": 4}, "max_depth": 9, "timeout_seconds": 1.5,
         "retry_policy": {"max_retries": 1}, "dispatch_jitter_seconds": 1, "on_dead_letter": "hold",
     });
     put(&caller, "q", all).await;

@@ -167,11 +167,8 @@ async fn unknown_fields_are_refused_everywhere() {
     }
     assert_eq!(occurrences(&caller, &made).await.len(), 0);
     let problem = caller.api.post("/v1/schedules", &yearly("t", json!({"max_runs": "3"}))).await.invalid("/max_runs");
-    assert_eq!(
-        problem["errors"][0]["message"],
-        "invalid type: string \"3\", expected a whole number that is not negative"
-    );
+    assert_eq!(problem["errors"][0]["message"], "must be a whole number from 1 to 1000000000000");
     let problem = caller.api.call("PUT", "/v1/queues/q").json(&json!({"max_depth": 1.5})).send().await;
     let message = problem.invalid("/max_depth")["errors"][0]["message"].as_str().unwrap_or_default().to_owned();
-    assert!(message.ends_with("expected a whole number"), "{message}");
+    assert_eq!(message, "must be a whole number from 1 to 1000000000");
 }

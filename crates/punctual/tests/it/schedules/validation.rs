@@ -140,7 +140,7 @@ async fn all_faults_are_reported_together() {
         .map(|fault| fault["pointer"].as_str().expect("one"))
         .collect();
     pointers.sort_unstable();
-    assert_eq!(pointers, ["/cron", "/max_runs", "/name", "/task/delay_seconds", "/timezone"]);
+    assert_eq!(pointers, ["/cron", "/max_runs", "/name", "/task/delay_seconds", "/task/type", "/timezone"]);
 }
 
 #[tokio::test]

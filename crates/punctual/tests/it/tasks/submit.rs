@@ -75,6 +75,7 @@ async fn every_submitted_field_comes_back() {
         "queue": "mail",
         "callback_url": "http://127.0.0.1:9/hook?x=1",
         "callback_headers": {"X-Shop": "berlin"},
+        "callback_body": "envelope",
         "execute_at": written(execute_at),
         "priority": 7,
         "idempotency_key": "order-17",
@@ -90,6 +91,7 @@ async fn every_submitted_field_comes_back() {
             "payload",
             "queue",
             "callback_url",
+            "callback_body",
             "execute_at",
             "priority",
             "idempotency_key",
@@ -114,6 +116,7 @@ async fn unsupported_features_are_refused_not_ignored() {
     let caller = shared().await;
     for (field, value) in [
         ("ordering_key", json!("customer-4")),
+        ("concurrency_key", json!("customer-4")),
         ("depends_on", json!([unknown_task()])),
         ("on_dependency_failure", json!("run")),
     ] {

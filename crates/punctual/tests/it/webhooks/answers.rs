@@ -246,6 +246,24 @@ async fn an_answer_that_is_not_json_completes_all_the_same() {
         let id = caller.submit_id(hook(&sink, &path, json!({}))).await;
         caller.until(&id, "COMPLETED").await;
         assert_eq!(sink.hits(&path).len(), 1);
+        assert_eq!(caller.runs(&id).await[0]["result_dropped"], "not_json", "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_says_why_its_result_was_dropped() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
+    for (path, body, dropped) in
+        [("/kept", "[1]", None), ("/empty", "", None), ("/deep", deep.as_str(), Some("too_deep"))]
+    {
+        sink.answer(path, SinkAnswer::status(200).body(body));
+        let id = caller.submit_id(hook(&sink, path, json!({}))).await;
+        caller.until(&id, "COMPLETED").await;
+        let run = &caller.runs(&id).await[0];
+        assert_eq!(run.get("result_dropped").map(|word| word.as_str().unwrap()), dropped, "{path}");
+        assert_eq!((&run["outcome"], &run["http_status"]), (&json!("completed"), &json!(200)));
     }
 }
 
@@ -260,4 +278,5 @@ async fn a_result_up_to_64_kib_is_kept() {
     let over = caller.submit_id(hook(&sink, "/over", json!({}))).await;
     assert!(caller.until(&fits, "COMPLETED").await["result"] == longest, "the result was not kept");
     assert!(caller.until(&over, "COMPLETED").await["result"].is_null(), "half a result was kept");
+    assert_eq!(caller.runs(&over).await[0]["result_dropped"], "too_large");
 }
