@@ -30,7 +30,7 @@ pub enum StoreChoice {
 /// What carries dispatched tasks to the webhook workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerChoice {
-    /// A queue in this process.
+    /// None: the dispatcher hands webhooks over to the worker of its process.
     Embedded,
 }
 

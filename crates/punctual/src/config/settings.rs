@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use strsim::levenshtein;
+use punctual_submission::nearest;
 use toml::{Table, Value};
 
 use super::fault::SettingFaults;
@@ -158,14 +158,9 @@ impl RawSettings {
         if let Some(example) = self.defaults.keys().find(|known| known.starts_with(&inside)) {
             return format!("is a section; name one of its keys, such as {example}");
         }
-        let nearest =
-            self.defaults.keys().map(String::as_str).chain(sections).min_by_key(|known| levenshtein(known, key));
-        match nearest {
-            // In a short key two changed characters make another word.
-            Some(known) if levenshtein(known, key) <= (key.len() / 3).min(2) => {
-                format!("unknown key; did you mean {known}?")
-            }
-            _ => "unknown key; `punctual config --default` lists all keys".to_owned(),
+        match nearest(key, self.defaults.keys().map(String::as_str).chain(sections)) {
+            Some(known) => format!("unknown key; did you mean {known}?"),
+            None => "unknown key; `punctual config --default` lists all keys".to_owned(),
         }
     }
 }
