@@ -9,12 +9,9 @@ use crate::answer::CallFault;
 use crate::guard::ResolveError;
 
 /// The most specific cause of an error.
-pub(crate) fn classify(error: &reqwest::Error) -> CallFault {
-    if error.is_builder() {
-        return CallFault::NoTarget;
-    }
+pub(crate) fn classify(error: &(dyn Error + 'static)) -> CallFault {
     let mut last = "it was closed".to_owned();
-    let mut next = error.source();
+    let mut next = Some(error);
     while let Some(cause) = next {
         if let Some(error) = cause.downcast_ref::<ResolveError>() {
             return match error {

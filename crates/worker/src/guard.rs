@@ -7,11 +7,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use hyper_util::client::legacy::connect::dns::Name;
 use punctual_core::callback::literal_address;
 use punctual_core::networks::AllowedNetworks;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tower_service::Service;
 use url::Url;
 
 use crate::lookups::Lookups;
@@ -66,14 +69,22 @@ impl NetworkGuard {
     }
 }
 
-impl Resolve for NetworkGuard {
-    fn resolve(&self, name: Name) -> Resolving {
+/// Resolves names for the HTTP client.
+impl Service<Name> for NetworkGuard {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = ResolveError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ResolveError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ResolveError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let guard = self.clone();
         let tenant = CALLING_TENANT.try_with(String::clone).unwrap_or_default();
         Box::pin(async move {
             let found = guard.lookups.find(&tenant, name.as_str()).await.map_err(ResolveError::Unresolved)?;
-            let passed = guard.pass(found.into_iter())?;
-            Ok(Box::new(passed.into_iter()) as Addrs)
+            Ok(guard.pass(found.into_iter())?.into_iter())
         })
     }
 }
@@ -136,13 +147,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_resolver_hands_out_nothing_forbidden() {
-        let refused = guard_for(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
-        assert!(matches!(refused.err().unwrap().downcast_ref(), Some(ResolveError::Blocked)));
+        let resolve = |allowed, name: &str| guard_for(allowed).call(name.parse().unwrap());
+        let refused = resolve(AllowedNetworks::none(), "localhost").await;
+        assert!(matches!(refused, Err(ResolveError::Blocked)));
         // Machines resolve a name with a final dot differently; none of its addresses may be
         // forbidden.
-        let dotted = guard_for(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await;
+        let dotted = resolve(AllowedNetworks::none(), "localhost.").await;
         assert!(dotted.into_iter().flatten().all(|address| !address.ip().is_loopback()));
-        let passed = guard_for(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();
+        let passed = resolve(AllowedNetworks::loopback(), "localhost").await.unwrap();
         assert!(passed.map(|address| address.ip()).all(|ip| ip.is_loopback()));
     }
 }

@@ -12,7 +12,9 @@
 
 pub mod answer;
 mod config;
+mod connect;
 pub mod consumer;
+mod destination;
 mod executor;
 mod fault;
 mod guard;

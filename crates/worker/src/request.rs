@@ -3,12 +3,12 @@
 //! The webhook client calls [`headers`] and [`body`]. A submitter's header never overrides one of
 //! ours, and the payload is in the body as its author wrote it.
 
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use punctual_client::Envelope;
 use punctual_core::callback::reserved_header;
 use punctual_core::task::{Callback, CallbackBody, Task};
 use punctual_core::time::Timestamp;
 use punctual_scheduler::dependency_results::Results;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Punctual/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -4,18 +4,27 @@
 //! timeout and no more memory than a result may. It follows no redirects, uses no proxies and no
 //! cookies, and decompresses nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName, RETRY_AFTER};
+use hyper::{Method, Request};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use punctual_scheduler::dependency_results::Results;
-use reqwest::header::{HeaderMap, HeaderName, RETRY_AFTER};
-use reqwest::{Client, Response, redirect};
+use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
+use crate::connect::{Connector, trust_machine};
+use crate::destination::Destinations;
 use crate::fault::classify;
 use crate::guard::{CALLING_TENANT, NetworkGuard};
 use crate::lookups::Lookups;
@@ -52,6 +61,7 @@ impl Default for WebhookConfig {
 #[derive(Clone)]
 pub struct Webhooks {
     allowed: AllowedNetworks,
+    destinations: Arc<Destinations>,
     /// Calls every allowed network.
     anywhere: GuardedClient,
     /// The same, but never this machine.
@@ -63,14 +73,9 @@ pub struct Webhooks {
 /// the port, so each guard has a client of its own.
 #[derive(Clone)]
 struct GuardedClient {
-    client: Client,
+    client: Client<Connector, Full<Bytes>>,
     guard: NetworkGuard,
 }
-
-/// The client cannot be built.
-#[derive(Debug, thiserror::Error)]
-#[error("the webhook client cannot be built: {0}")]
-pub struct WebhookClientError(#[from] reqwest::Error);
 
 const COMPLETION: HeaderName = HeaderName::from_static("punctual-completion");
 /// The longest wait for the body of a refusal, which explains but decides nothing.
@@ -78,18 +83,20 @@ const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 
 impl Webhooks {
     /// A client. The process must have installed a `rustls` provider.
-    pub fn new(config: WebhookConfig) -> Result<Self, WebhookClientError> {
+    pub fn new(config: WebhookConfig) -> Self {
         Self::with_lookups(config, &Lookups::by_system())
     }
 
     /// The same, with another way to look up names.
-    pub(crate) fn with_lookups(config: WebhookConfig, lookups: &Lookups) -> Result<Self, WebhookClientError> {
-        Ok(Self {
-            anywhere: GuardedClient::new(&config, config.allowed.clone(), lookups)?,
-            elsewhere: GuardedClient::new(&config, config.allowed.clone().without_this_machine(), lookups)?,
+    pub(crate) fn with_lookups(config: WebhookConfig, lookups: &Lookups) -> Self {
+        let tls = trust_machine();
+        Self {
+            destinations: Arc::default(),
+            anywhere: GuardedClient::new(&config, config.allowed.clone(), lookups, &tls),
+            elsewhere: GuardedClient::new(&config, config.allowed.clone().without_this_machine(), lookups, &tls),
             response_bytes: config.response_bytes.min(limits::RESULT),
             allowed: config.allowed,
-        })
+        }
     }
 
     /// Calls the webhook of `task`, at `now` by the store's clock and until `deadline` by ours.
@@ -97,15 +104,18 @@ impl Webhooks {
     pub async fn call(&self, task: &Task, results: Results, now: Timestamp, deadline: Instant) -> WebhookResult {
         let broken = |status, fault| WebhookResult::Broken { status, fault };
         let Some(callback) = &task.body.callback else { return broken(None, CallFault::NoTarget) };
-        let Ok(url) = Url::parse(&callback.url) else { return broken(None, CallFault::NoTarget) };
-        let GuardedClient { client, guard } = self.client_for(task, &url);
-        if guard.blocks(&url) {
+        let Some(destination) = self.destinations.parse(&callback.url) else {
+            return broken(None, CallFault::NoTarget);
+        };
+        let GuardedClient { client, guard } = self.client_for(task, &destination.url);
+        if guard.blocks(&destination.url) {
             return broken(None, CallFault::Blocked);
         }
-        let headers = request::headers(task, callback, now);
-        let body = request::body(task, callback, results);
-        let request = client.post(url).headers(headers).body(body);
-        let sent = CALLING_TENANT.scope(task.lane.key.tenant.clone(), request.send());
+        let mut request = Request::new(Full::from(request::body(task, callback, results)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = destination.uri.clone();
+        *request.headers_mut() = request::headers(task, callback, now);
+        let sent = CALLING_TENANT.scope(task.lane.key.tenant.clone(), client.request(request));
         let response = match timeout_at(deadline, sent).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return broken(None, classify(&error)),
@@ -115,17 +125,18 @@ impl Webhooks {
         let asynchronous = word(response.headers(), &COMPLETION).is_some_and(|word| word.eq_ignore_ascii_case("async"));
         let retry_after = word(response.headers(), &RETRY_AFTER);
         let answered = |body| WebhookResult::Answered(WebhookAnswer { status, asynchronous, retry_after, body });
+        let body = self.read(response.into_body());
         // An accepted run has its result later: its answer explains as little as a refusal's.
         let is_accepted = status == 202 && asynchronous;
         if (200..300).contains(&status) && !is_accepted {
-            return match timeout_at(deadline, self.read(response)).await {
+            return match timeout_at(deadline, body).await {
                 Ok(ResponseBody::Whole(body)) => answered(Some(body)),
                 Ok(ResponseBody::TooLarge(_)) => answered(None),
                 Ok(ResponseBody::Broken(fault)) => broken(Some(status), fault),
                 Err(_) => broken(Some(status), CallFault::Timeout),
             };
         }
-        match timeout_at(deadline.min(Instant::now() + EXPLANATION_WAIT), self.read(response)).await {
+        match timeout_at(deadline.min(Instant::now() + EXPLANATION_WAIT), body).await {
             Ok(ResponseBody::Whole(body) | ResponseBody::TooLarge(body)) => answered(Some(body)),
             Ok(ResponseBody::Broken(_)) | Err(_) => answered(None),
         }
@@ -138,12 +149,14 @@ impl Webhooks {
         if is_own_port || task.trail.is_submitted_by_sql() { &self.elsewhere } else { &self.anywhere }
     }
 
-    async fn read(&self, mut response: Response) -> ResponseBody {
+    async fn read(&self, mut response: Incoming) -> ResponseBody {
         let mut body = Vec::new();
         loop {
-            match response.chunk().await {
-                Ok(None) => return ResponseBody::Whole(body),
-                Ok(Some(chunk)) => {
+            match response.frame().await {
+                None => return ResponseBody::Whole(body),
+                Some(Ok(frame)) => {
+                    // Trailers are dropped.
+                    let Ok(chunk) = frame.into_data() else { continue };
                     let room = self.response_bytes - body.len();
                     body.extend_from_slice(&chunk[..chunk.len().min(room)]);
                     // Dropping the rest closes the connection: an endless body ends here.
@@ -151,31 +164,21 @@ impl Webhooks {
                         return ResponseBody::TooLarge(body);
                     }
                 }
-                Err(error) => return ResponseBody::Broken(classify(&error)),
+                Some(Err(error)) => return ResponseBody::Broken(classify(&error)),
             }
         }
     }
 }
 
 impl GuardedClient {
-    fn new(config: &WebhookConfig, allowed: AllowedNetworks, lookups: &Lookups) -> Result<Self, WebhookClientError> {
+    fn new(config: &WebhookConfig, allowed: AllowedNetworks, lookups: &Lookups, tls: &ClientConfig) -> Self {
         let guard = NetworkGuard::new(allowed, lookups.clone());
-        let builder = || {
-            Client::builder()
-                .redirect(redirect::Policy::none())
-                .no_proxy()
-                .referer(false)
-                .dns_resolver(guard.clone())
-                .connect_timeout(config.connect_timeout)
-                .pool_max_idle_per_host(config.idle_per_target)
-                .pool_idle_timeout(config.idle_timeout)
-        };
-        let client = builder().build().or_else(|error| {
-            // The usual reason is a machine without root certificates. Plain http needs none.
-            tracing::warn!(error = ?error, "no root certificates were found: https webhooks will fail");
-            builder().tls_certs_only([]).build()
-        })?;
-        Ok(Self { client, guard })
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(config.idle_per_target)
+            .pool_idle_timeout(config.idle_timeout)
+            .build(Connector::new(guard.clone(), tls.clone(), config.connect_timeout));
+        Self { client, guard }
     }
 }
 

@@ -95,7 +95,7 @@ impl NodeParts {
             own_presence: Arc::new(OwnPresence::new(config.leader.lease)),
             targets: Arc::new(targets(&config)),
             waits: Arc::default(),
-            webhooks: webhooks(&config)?,
+            webhooks: webhooks(&config),
             worker_stats: Arc::new(WorkerStats::new(move |late_millis| lateness.started_late(late_millis))),
             config,
             clock,
@@ -159,15 +159,15 @@ fn machine_addresses() -> Vec<IpAddr> {
     interfaces.filter_map(|interface| interface.address).filter_map(address).collect()
 }
 
-fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
+fn webhooks(config: &Config) -> Webhooks {
     let settings = &config.webhooks;
-    Ok(Webhooks::new(WebhookConfig {
+    Webhooks::new(WebhookConfig {
         allowed: networks(config),
         connect_timeout: settings.connect_timeout,
         response_bytes: settings.response_bytes,
         idle_per_target: settings.per_target,
         ..WebhookConfig::default()
-    })?)
+    })
 }
 
 #[cfg(test)]

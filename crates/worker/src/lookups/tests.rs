@@ -154,7 +154,7 @@ async fn a_webhook_is_looked_up_for_its_tenant() {
     rustls::crypto::ring::default_provider().install_default().ok();
     let (hanging, lookups) = Hanging::new();
     let config = WebhookConfig { allowed: AllowedNetworks::loopback(), ..WebhookConfig::default() };
-    let webhooks = Webhooks::with_lookups(config, &lookups).unwrap();
+    let webhooks = Webhooks::with_lookups(config, &lookups);
     let call = tokio::spawn(async move {
         let task = running(task().tenant("patient").build(), "http://slow.example:1/");
         webhooks.call(&task, None, START, Instant::now() + SOON).await
