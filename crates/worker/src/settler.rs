@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use punctual_core::breakers::target_of;
 use punctual_core::clock::Clock;
@@ -22,7 +23,7 @@ use punctual_core::trail::{Actor, Trail};
 use punctual_scheduler::breakers::{Circuits, EndedRun};
 use punctual_scheduler::settle::stop_if_asked;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::retry::{RetryError, retry};
@@ -46,6 +47,12 @@ impl FinishedRun {
         Self { id: task.id, lane: Arc::clone(&task.lane), position, policy, outcome, held_until }
     }
 }
+
+/// After a batch of at least this many runs the next one waits for others, since a write costs
+/// about the same for few runs as for many.
+const BUSY_BATCH: usize = 16;
+/// How long after the last batch the next one begins, if that was a busy one.
+const GROUPED_WITHIN: Duration = Duration::from_millis(5);
 
 /// Settles the runs of webhooks (see the module).
 pub(crate) struct WebhookSettler {
@@ -72,7 +79,11 @@ impl WebhookSettler {
         let mut batch = Vec::new();
         let mut given_back = 0;
         while finished.recv_many(&mut batch, self.batch).await > 0 {
+            let next_at = (BUSY_BATCH..self.batch).contains(&batch.len()).then(|| Instant::now() + GROUPED_WITHIN);
             given_back += self.settle(std::mem::take(&mut batch), &give_up).await;
+            if let Some(next_at) = next_at {
+                sleep_until(next_at).await;
+            }
         }
         given_back
     }
