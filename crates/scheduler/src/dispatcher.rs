@@ -27,7 +27,7 @@ use crate::lanes::ClaimScope;
 use crate::ownership::OwnedPartitions;
 use crate::polls::PollQueue;
 use crate::targets::Targets;
-use crate::webhook_path::WebhookPath;
+use crate::webhook_path::{CallTurn, WebhookPath};
 
 mod bands;
 mod calls;
@@ -264,7 +264,7 @@ impl Dispatcher {
                             report.pulled += answer.tasks.len();
                             self.pull.grant(core, poll, answer.tasks);
                         } else {
-                            report.pushed += push::send(core, self.push.tasks_of(core, answer)).await;
+                            report.pushed += push::send(core, self.push.tasks_of(core, answer), CallTurn::AtOnce).await;
                         }
                     }
                 }

@@ -1,8 +1,8 @@
 //! The way of claimed webhooks: straight to the worker of this process, or through a broker.
 //!
 //! The push side of the dispatcher uses it. Without a broker a claim starts the runs: one write,
-//! and as many tasks as may begin at once. With one, a claim queues the tasks, and the worker that
-//! receives their messages starts them. Invariant: the slots of all tasks that are sent are taken.
+//! and as many tasks as may begin now or soon. With one, a claim queues the tasks, and the worker
+//! that receives their messages starts them. Invariant: the slots of all tasks that are sent are taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,16 @@ pub trait LocalWorker: Send + Sync {
     async fn wait_for_room(&self);
 
     /// Runs tasks that were started in its name. Once it has ended it returns them instead.
-    fn run(&self, tasks: Vec<Task>) -> Result<(), Vec<Task>>;
+    fn run(&self, tasks: Vec<Task>, turn: CallTurn) -> Result<(), Vec<Task>>;
+}
+
+/// When a call may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallTurn {
+    /// Once its target has a slot.
+    InOrder,
+    /// Now: the probe of a breaker does not wait for calls that may hang.
+    AtOnce,
 }
 
 /// The way of claimed webhooks (see the module).
@@ -79,10 +88,10 @@ impl WebhookPath {
     }
 
     /// Sends claimed tasks: all of them or none.
-    pub(crate) async fn send(&self, tasks: Vec<Task>) -> Result<(), Unsent> {
+    pub(crate) async fn send(&self, tasks: Vec<Task>, turn: CallTurn) -> Result<(), Unsent> {
         let ended = |tasks| Unsent { tasks, error: BrokerError::Unavailable("the worker has ended".to_owned()) };
         match self {
-            Self::Worker(worker) => worker.run(tasks).map_err(ended),
+            Self::Worker(worker) => worker.run(tasks, turn).map_err(ended),
             Self::Broker(broker) => {
                 let sent = broker.publish(tasks.iter().map(message).collect()).await;
                 sent.map_err(|error| Unsent { tasks, error })

@@ -1,8 +1,8 @@
 //! One run, step by step: call the target, judge its answer, settle the outcome.
 //!
 //! The worker hands over runs that have started ([`Executor::begin`]); each becomes a task of its
-//! own. Invariant: the slot at
-//! the target is free as soon as the call is over, whatever its result is.
+//! own. Invariant: the slot at the target is free as soon as the call is over, whatever its result
+//! is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,7 +69,7 @@ enum CallEnd {
     Answered(WebhookResult),
     /// The node shut down before there was one. The target may have got the request.
     CutOff,
-    /// The node shut down before it was made.
+    /// The node shut down before it was made, or its target had no slot in time.
     NotMade,
 }
 
@@ -82,6 +82,8 @@ pub(crate) struct Executor {
     pub(crate) store: Arc<dyn Store>,
     /// How long runs wait for the results of dependencies before they are given back.
     pub(crate) results_wait: Duration,
+    /// How long runs wait for a slot at their target before they are given back.
+    pub(crate) slot_wait: Duration,
     /// Where finished runs go.
     pub(crate) settler: mpsc::Sender<FinishedRun>,
     /// Where the shutdown is.
@@ -139,13 +141,25 @@ impl Executor {
 
     /// Call → judge → settle. `results` are those of the task's dependencies, for an envelope.
     async fn run(self: Arc<Self>, run: StartedRun, results: Results) {
-        let StartedRun { task, held_until, call_slot, target_slot } = run;
-        let end = self.call(&task, results).await;
+        let StartedRun { task, held_until, call_slot, mut target_slot } = run;
+        let may_call = target_slot.try_enter() || self.wait_for_slot(&mut target_slot).await;
+        let end = if may_call { self.call(&task, results).await } else { CallEnd::NotMade };
         drop(target_slot);
         let outcome = self.judge(&task, end);
         self.settle(FinishedRun::new(&task, outcome, held_until)).await;
         // Kept until the settler has the outcome: a store that falls behind slows the calls down.
         drop(call_slot);
+    }
+
+    /// Waits until the target has a slot; returns whether it has. If calls there do not end, or the
+    /// node shuts down, other nodes may be quicker.
+    async fn wait_for_slot(&self, target_slot: &mut TargetSlot) -> bool {
+        tokio::select! {
+            biased;
+            () = target_slot.enter() => true,
+            () = self.phases.shutdown.cancelled() => false,
+            () = tokio::time::sleep(self.slot_wait) => false,
+        }
     }
 
     /// Calls the webhook within the task's timeout.

@@ -2,8 +2,8 @@
 //! has started.
 //!
 //! [`Executor::begin`](crate::executor::Executor::begin) is the rest of a run. The dispatcher
-//! claims no more tasks than may begin at once. Invariant: a run that was handed over is called or
-//! given back, and settled.
+//! claims no more tasks than may begin now, or as soon as calls under way have ended. Invariant: a
+//! run that was handed over is called or given back, and settled.
 //!
 //! The shutdown has phases, by the clock. The dispatcher has ended before it begins. After the
 //! drain the calls are aborted and given back. Runs are still settled until the flush is over.
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use punctual_core::clock::Clock;
 use punctual_core::task::Task;
 use punctual_scheduler::targets::Targets;
-use punctual_scheduler::webhook_path::LocalWorker;
+use punctual_scheduler::webhook_path::{CallTurn, LocalWorker};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -82,12 +82,16 @@ impl LocalWorker for WorkerHandle {
         drop(self.call_slots.acquire().await);
     }
 
-    fn run(&self, tasks: Vec<Task>) -> Result<(), Vec<Task>> {
+    fn run(&self, tasks: Vec<Task>, turn: CallTurn) -> Result<(), Vec<Task>> {
         let Some(executor) = self.executor.upgrade() else { return Err(tasks) };
         let now = self.clock.now();
         executor.begin(tasks.into_iter().map(|task| {
             let call_slot = Arc::clone(&self.call_slots).try_acquire_owned().ok();
             let target_slot = TargetSlot::of_lane(&task.lane.key, &self.targets);
+            let target_slot = match turn {
+                CallTurn::InOrder => target_slot,
+                CallTurn::AtOnce => target_slot.entered_at_once(),
+            };
             StartedRun::new(task, now, call_slot, target_slot)
         }));
         Ok(())

@@ -36,8 +36,9 @@ impl WebhookRuns {
             clock: Arc::clone(&deps.clock),
             stats: Arc::clone(&deps.stats),
             store: Arc::clone(&deps.store),
-            // The other half is left to settle.
+            // The rest is left to settle.
             results_wait: config.grace / 2,
+            slot_wait: config.grace / 8,
             settler,
             phases: phases.clone(),
             drained: Arc::clone(&drained),

@@ -2,7 +2,7 @@
 
 /// Open files that are kept for the store and for webhooks: half of a small limit, and this many of
 /// a large one.
-const RESERVED: usize = 1_024;
+const RESERVED: usize = 1_536;
 
 /// How many connections fit into the limit of open files; none if the limit is unknown.
 pub(super) fn room_for_connections() -> Option<usize> {
@@ -39,6 +39,6 @@ mod tests {
 
     #[test]
     fn some_files_are_always_left_for_the_rest() {
-        assert_eq!((beside_the_rest(256), beside_the_rest(1_024), beside_the_rest(65_536)), (128, 512, 64_512));
+        assert_eq!((beside_the_rest(256), beside_the_rest(1_024), beside_the_rest(65_536)), (128, 512, 64_000));
     }
 }

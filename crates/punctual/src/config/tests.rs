@@ -60,7 +60,7 @@ fn flags_win_over_environment_over_file_over_default() {
     assert_eq!(config.webhooks.per_target, 2);
     assert_eq!(config.data, Path::new("file"));
     assert_eq!(config.webhooks.connect_timeout, Duration::from_millis(250));
-    assert_eq!(config.webhooks.concurrency, 512);
+    assert_eq!(config.webhooks.concurrency, 1_024);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::fairness::TenantClocks;
 use crate::lanes::{ClaimScope, Ranks, by_priority};
 use crate::polls::UntakenTask;
 use crate::targets::Slot;
-use crate::webhook_path::Unsent;
+use crate::webhook_path::{CallTurn, Unsent};
 
 /// The maximum number of lanes of one tenant and priority that a pass considers. It skips those of
 /// crowded targets.
@@ -237,7 +237,7 @@ impl Push {
         report.more |= moved;
         self.current_remainder =
             Some(CurrentRemainder { left: core.config.claim_batch.saturating_sub(tasks.len()), moved });
-        report.pushed += send(core, tasks).await;
+        report.pushed += send(core, tasks, CallTurn::InOrder).await;
     }
 
     /// Handles the answer of a claim on the backlog: sends the tasks.
@@ -257,7 +257,7 @@ impl Push {
             self.backlog_bands.reconcile(split, Some(&answer), &core.lanes);
             tasks.extend(self.tasks_of(core, answer));
         }
-        report.pushed += send(core, tasks).await;
+        report.pushed += send(core, tasks, CallTurn::InOrder).await;
     }
 
     /// Handles a failed claim of current tasks. Its lanes stay ready for a later pass.
@@ -302,13 +302,13 @@ fn correct_backlogs(core: &mut DispatchCore, answer: &Claimed) {
 }
 
 /// Sends claimed tasks to their workers; returns how many.
-pub(super) async fn send(core: &DispatchCore, tasks: Vec<Task>) -> usize {
+pub(super) async fn send(core: &DispatchCore, tasks: Vec<Task>, turn: CallTurn) -> usize {
     if tasks.is_empty() {
         return 0;
     }
     let count = tasks.len();
     core.deps.targets.take_for(tasks.iter().map(|task| &task.lane.key));
-    if let Err(Unsent { tasks, error }) = core.deps.webhooks.send(tasks).await {
+    if let Err(Unsent { tasks, error }) = core.deps.webhooks.send(tasks, turn).await {
         tracing::warn!(error = %error, tasks = count, "cannot send tasks to their workers; giving them back for a second");
         for task in &tasks {
             core.deps.targets.give_back(&Slot::of_lane(&task.lane.key));

@@ -74,6 +74,8 @@ pub(crate) struct SlotsInUse {
     firsts: usize,
     tenants: HashMap<String, TenantCounts>,
     targets: HashMap<String, TargetCounts>,
+    /// How many slots a plan may give out at targets beyond theirs, because they will be free soon.
+    ahead: HashMap<String, usize>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -101,7 +103,15 @@ impl SlotsInUse {
     /// No slot is taken.
     pub fn new(limits: &SlotLimits) -> Self {
         let firsts_max = (reserve(limits.in_all) / FIRSTS_PART).max(1);
-        Self { firsts_max, in_all: 0, firsts: 0, tenants: HashMap::new(), targets: HashMap::new() }
+        let (tenants, targets, ahead) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { firsts_max, in_all: 0, firsts: 0, tenants, targets, ahead }
+    }
+
+    /// Lets plans give out so many slots more at these targets. They are common ones.
+    #[must_use]
+    pub fn with_ahead(mut self, ahead: HashMap<String, usize>) -> Self {
+        self.ahead = ahead;
+        self
     }
 
     /// How many slots a tenant has, at a target and in all.
@@ -116,6 +126,11 @@ impl SlotsInUse {
     /// How many slots are taken at a target.
     pub fn taken_at(&self, target: &str) -> usize {
         self.targets.get(target).map_or(0, |counts| counts.slots)
+    }
+
+    /// The targets with slots in use, and how many each has.
+    pub fn targets(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.targets.iter().map(|(target, counts)| (target.as_str(), counts.slots))
     }
 
     /// Whether a holder may take another slot.
@@ -213,7 +228,8 @@ impl SlotsInUse {
         has_reserve && self.is_new(holder) || self.common_of_band(limits, holder) > 0
     }
 
-    fn is_free_at_target(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> bool {
+    /// Whether a holder may take another slot at its target, however many there are in all.
+    pub fn is_free_at_target(&self, limits: &SlotLimits, holder: SlotHolder<'_>) -> bool {
         let firsts = self.targets.get(holder.target).map_or(0, |counts| counts.firsts);
         firsts < reserve(limits.per_target) && self.is_new(holder) || self.common_at(limits, holder.target) > 0
     }
@@ -221,7 +237,7 @@ impl SlotsInUse {
     /// How many common slots of a target are free.
     fn common_at(&self, limits: &SlotLimits, target: &str) -> usize {
         let (slots, firsts) = self.targets.get(target).map_or((0, 0), |counts| (counts.slots, counts.firsts));
-        common(limits.per_target, slots, firsts)
+        common(limits.per_target, slots, firsts, self.ahead.get(target).copied().unwrap_or(0))
     }
 
     /// How many common slots a tenant may take.
@@ -229,7 +245,7 @@ impl SlotsInUse {
         let own =
             self.tenants.get(tenant).map_or(0, |counts| counts.slots.saturating_sub(counts.firsts(self.firsts_max)));
         let weight = limits.weights.get(tenant).copied().unwrap_or(1).max(1);
-        allowance(common(limits.in_all, self.in_all, self.firsts), own, limits.tenant_percent, weight)
+        allowance(common(limits.in_all, self.in_all, self.firsts, 0), own, limits.tenant_percent, weight)
     }
 
     /// How many common slots a band of a tenant may take.
@@ -271,11 +287,11 @@ fn reserve(slots: usize) -> usize {
     slots / RESERVE_PART
 }
 
-/// The free common slots out of `slots`. First slots that the reserve has no room for are common
-/// ones.
-fn common(slots: usize, taken: usize, firsts: usize) -> usize {
+/// The free common slots out of `slots`, and of `ahead` more. First slots that the reserve has no
+/// room for are common ones.
+fn common(slots: usize, taken: usize, firsts: usize, ahead: usize) -> usize {
     let reserve = reserve(slots);
-    (slots - reserve).saturating_sub(taken.saturating_sub(firsts.min(reserve)))
+    (slots - reserve).saturating_add(ahead).saturating_sub(taken.saturating_sub(firsts.min(reserve)))
 }
 
 /// How many more slots a holder of `own` may take: `percent` of its own and the free ones, scaled

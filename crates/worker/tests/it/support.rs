@@ -61,7 +61,7 @@ pub fn client(allowed: AllowedNetworks) -> Webhooks {
     // Only the first of many tests installs it.
     rustls::crypto::ring::default_provider().install_default().ok();
     let config = WebhookConfig { allowed, connect_timeout: AMPLE, ..WebhookConfig::default() };
-    Webhooks::new(config).expect("a client can be built")
+    Webhooks::new(config)
 }
 
 /// The call of a URL, with ample time.
@@ -185,6 +185,11 @@ impl Gate {
 
     pub fn target(&self) -> String {
         self.server.url("")
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> usize {
+        *self.called.borrow()
     }
 
     pub async fn until_called(&self, times: usize) {

@@ -190,3 +190,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_claimed_ahead_is_common_at_its_target_only() {
+    let limits =
+        SlotLimits { per_target: 8, in_all: 40, tenant_percent: 100, band_percent: 100, weights: HashMap::new() };
+    let mut counts = SlotsInUse::new(&limits);
+    let holder = |target| SlotHolder { tenant: "t", band: Band::Normal, target };
+    (0..7).for_each(|_| counts.take(holder("a")));
+    assert!(!counts.may_take(&limits, holder("a")));
+    let mut ahead = counts.with_ahead(HashMap::from([("a".to_owned(), 3)]));
+    (0..3).for_each(|_| {
+        assert!(ahead.may_take_common(&limits, holder("a")));
+        ahead.take(holder("a"));
+    });
+    assert!(!ahead.may_take(&limits, holder("a")));
+    (0..7).for_each(|_| ahead.take(holder("b")));
+    assert!(!ahead.may_take(&limits, holder("b")), "nothing is claimed ahead for it");
+}
