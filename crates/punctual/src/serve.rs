@@ -34,6 +34,7 @@ use crate::config::Config;
 pub async fn run(config: Config, risks: &[String], wrap_store: StoreWrapper) -> anyhow::Result<()> {
     crate::cli::install_tls();
     let signal = crate::shutdown::on_signals()?;
+    open_files::raise_limit();
     open_files::check()?;
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;

@@ -117,6 +117,11 @@ async fn too_few_open_files_for_the_store_are_refused() {
         let with_files = |files: &str| serve.clone().under(["sh", "-c", script, files]);
         let exit = with_files("40").fail(AT_ONCE).await;
         expect_refusal(&exit, &["this process may have 40 files open"]);
+        // It may raise the limit itself, but for the hard one.
+        let raising = serve.clone().under(["sh", "-c", r#"ulimit -Sn "$0" && exec "$@""#, "40"]);
+        let mut raised = raising.start().await;
+        raised.terminate();
+        assert_eq!(raised.exit(SOON).await.code, Some(0));
         // As many as it asks for are enough.
         let needs = exit.stderr.split("a node needs ").nth(1).and_then(|rest| rest.split(' ').next());
         let server = with_files(needs.expect("it says how many")).start().await;
