@@ -100,12 +100,13 @@ impl Reaper {
 
     /// Takes back all tasks that are lost by now. None if another node has held the lease since.
     pub async fn run_once(&self, lease: &LeaderLease) -> Result<Option<Report>, StoreError> {
+        let asked_at = self.clock.now();
         let dead = self.dead_nodes().await?;
         let (mut report, mut taken_back) = (Report::default(), TakenBack::default());
         let all_seen = loop {
             let tasks = self.store.overdue(dead.clone(), PAGE_TASKS).await?;
             let found = tasks.len();
-            let decided = tasks.iter().filter_map(|task| Some((task, self.decide(task)?)));
+            let decided = tasks.iter().filter_map(|task| Some((task, self.decide(task, asked_at)?)));
             let decided = decided.map(|(task, (id, change))| ((task, lost_run(task, &change)), (id, change)));
             let (judged, changes): (Vec<_>, Vec<(TaskId, Change)>) = decided.unzip();
             let tried = changes.len();
@@ -152,8 +153,13 @@ impl Reaper {
         Ok(nodes.iter().filter(|node| node.id != self.node && is_dead(node)).map(|node| node.id).collect())
     }
 
-    fn decide(&self, task: &Task) -> Option<(TaskId, Change)> {
+    /// What becomes of an overdue task. None: it stays as it is. A node that was dead at `asked_at`
+    /// may have returned since and hold it.
+    fn decide(&self, task: &Task, asked_at: Timestamp) -> Option<(TaskId, Change)> {
         let now = self.clock.now();
+        if task.hold.as_ref().is_some_and(|hold| hold.since > asked_at && hold.expires_at > now) {
+            return None;
+        }
         let by = By { now, node: self.node, actor: Actor::Reaper };
         let expired = task.has_expired(now);
         let event = match (task.state(), &task.hold) {
@@ -175,6 +181,11 @@ impl Reaper {
         } else {
             (FailureCause::Lost, "worker_lost", format!("{} has stopped reporting", hold.worker))
         };
+        let mut policy = task.body.retry_policy.clone();
+        if task.body.callback.is_none() {
+            // It is about webhooks. A pull worker whose lease ends with its timeout may well be lost.
+            policy.retry_on = None;
+        }
         // A task may well kill the pull worker that runs it. A node only calls its target.
         let poison_after = if hold.node.is_none() { self.config.poison_after } else { 0 };
         Failure {
@@ -183,7 +194,7 @@ impl Reaper {
             http_status: None,
             retryable: true,
             retry_after_millis: None,
-            policy: task.body.retry_policy.clone(),
+            policy,
             poison_after,
             is_under_breaker: self.circuits.spares(&task.lane.key),
             random: rand::random(),

@@ -237,6 +237,18 @@ async fn a_worker_lost_before_its_timeout_is_lost_after_it_too() {
     assert_eq!(last_error(&harness.task(task.id).await), "worker_lost");
 }
 
+/// Whether the worker is lost as well cannot be known.
+#[tokio::test]
+async fn a_pull_worker_that_times_out_is_retried_whatever_retry_on_says() {
+    let harness = Harness::new(true);
+    let policy = RetryPolicy { retry_on: Some([RetryCondition::Status(503)].into()), ..retry_policy() };
+    let task = harness.submit(task().timeout_millis(5_000).retry_policy(policy)).await;
+    harness.lease(task.lane.id).await;
+    harness.clock.advance_millis(5_000);
+    assert_eq!(harness.reap().await.reaped, 1);
+    assert_eq!(harness.task(task.id).await.state(), State::Pending);
+}
+
 #[tokio::test]
 async fn a_timed_out_run_says_what_its_timeout_was() {
     for (timeout_millis, shown) in [(5_500_u32, "5.5 seconds"), (1_000, "1 second")] {
