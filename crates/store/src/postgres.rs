@@ -67,6 +67,7 @@ pub use inbox::{EnqueuedTask, InboxValidator};
 pub use migrator::Migrator;
 pub use standby::ReadStore;
 
+use claim::held_places::HeldPlaces;
 use claim::scan_cursors::{ScanCursors, audit};
 use cluster::{Listener, ListeningSession, NodeLock, Notifier};
 use connection::{Address, ExclusiveConnection, Session, SharedConnections, reserve};
@@ -226,6 +227,7 @@ impl PostgresStore {
             lanes: Arc::new(LaneDirectory::new(options.cached_lanes)),
             tenant_lanes: options.tenant_lanes,
             cursors: Arc::new(ScanCursors::default()),
+            held_places: HeldPlaces::default(),
             low_watermarks: LowWatermarks::new(options.quick_look),
             notifier: Notifier::default(),
             in_doubt: TasksInDoubt::default(),

@@ -131,7 +131,7 @@ impl ApplyStep {
         };
         let wanted: Vec<RowChange<'_>> = self.places.iter().map(wanted).collect();
         match self.kind {
-            ApplyKind::Finish => change::finish(&writer.session, &wanted).await,
+            ApplyKind::Finish => change::finish(writer, &wanted).await,
             ApplyKind::Change => change::change(&writer.session, &wanted).await,
             ApplyKind::Edit => change::edit(&writer.session, &wanted).await,
             ApplyKind::Redrive => change::redrive(&writer.session, &wanted).await,

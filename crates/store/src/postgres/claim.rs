@@ -6,6 +6,7 @@
 //! than the limits of its queues allow (`limits`). A task whose concurrency key is full is parked
 //! (`places`).
 
+pub(crate) mod held_places;
 pub(crate) mod held_rows;
 mod pick;
 pub(crate) mod scan_cursors;
@@ -37,6 +38,7 @@ use crate::claims::{self, expect_change, update_task};
 use crate::columns::count_column;
 use crate::effects::{Effects, LaneInstant};
 use crate::task_row::{DUE_AT, ID, LANE, task_with_small_payload};
+use held_places::HeldPlace;
 use held_rows::HeldRow;
 use pick::{DueRow, LaneRows, Need, PickedRow, Picker, SMALL_BYTES};
 use scan_cursors::{LaneRange, Place};
@@ -197,7 +199,7 @@ async fn write(
     }
     let takes: Vec<HeldRow<'_>> =
         picker.taken.iter().zip(&taken).map(|(picked, (_, change))| HeldRow { tid: picked.due.tid, change }).collect();
-    let finished = change::finish(&writer.session, &gone).await?;
+    let finished = change::finish(writer, &gone).await?;
     if finished.len() != gone.len() {
         return Err(Fault::Corrupt("a task that was locked for a claim has changed meanwhile".to_owned()));
     }
@@ -229,11 +231,16 @@ async fn write(
         });
         writer.shared.in_doubt.note(held, &writer.by(now, Actor::Node));
     }
-    written?;
+    let written = written?;
     parked?;
     spent?;
     let (mut payloads, next_due) = (payloads?, next_due?);
     writer.shared.outbox.wake_resolver(committed?);
+    writer.shared.held_places.note(written.into_iter().filter_map(|(at, tid)| {
+        let (id, change) = &taken[at];
+        let lane = Arc::clone(&picker.taken[at].due.task.as_ref().ok()?.lane);
+        Some((*id, HeldPlace { tid, version: change.version, lane }))
+    }));
     let mut tasks = Vec::with_capacity(taken.len());
     for (picked, (_, change)) in picker.taken.iter_mut().zip(taken) {
         let mut task = std::mem::replace(&mut picked.due.task, Err(crate::columns::Unreadable("task")))

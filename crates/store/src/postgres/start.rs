@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::{Change, Event, State};
@@ -12,6 +13,7 @@ use punctual_core::trail::Actor;
 use uuid::Uuid;
 
 use super::apply::change::{self, RowChange};
+use super::claim::held_places::HeldPlace;
 use super::claim::held_rows::{self, HeldRow};
 use super::fault::Fault;
 use super::statements::Sql;
@@ -95,7 +97,7 @@ async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap
         decided.started.iter().map(|(id, change)| HeldRow { tid: place_of[&id.uuid()], change }).collect();
     let gone: Vec<RowChange<'_>> =
         decided.expired.iter().map(|(id, change)| RowChange::in_place(*id, change)).collect();
-    let finished = change::finish(&writer.session, &gone).await?;
+    let finished = change::finish(writer, &gone).await?;
     change::record(writer, &finished, &gone, decided.now);
     let (end, session) = (TransactionEnd::of(writer), &writer.session);
     // All rows are locked, so no write should fail its condition: everything is sent at once. One
@@ -107,7 +109,11 @@ async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap
         });
         writer.shared.in_doubt.note(held, &writer.by(decided.now, Actor::Node));
     }
-    written?;
+    let written = written?;
     writer.shared.outbox.wake_resolver(committed?);
+    writer.shared.held_places.note(written.into_iter().map(|(at, tid)| {
+        let ((_, task), (id, change)) = (&decided.began[at], &decided.started[at]);
+        (*id, HeldPlace { tid, version: change.version, lane: Arc::clone(&task.lane) })
+    }));
     Ok(())
 }

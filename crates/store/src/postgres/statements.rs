@@ -193,7 +193,14 @@ statements! {
     StartLook => include_str!("../sql/postgres/start_look.sql"),
     TaskChange => include_str!("../sql/postgres/task_change.sql"),
     TaskEdit => include_str!("../sql/postgres/task_edit.sql"),
-    TaskFinish => include_str!("../sql/postgres/task_finish.sql"),
+    TaskFinishById => concat!(
+        include_str!("../sql/postgres/task_finish_by_id.sql"),
+        include_str!("../sql/postgres/task_finish.sql")
+    ),
+    TaskFinishByPlace => concat!(
+        include_str!("../sql/postgres/task_finish_by_place.sql"),
+        include_str!("../sql/postgres/task_finish.sql")
+    ),
     TaskGet => include_str!("../sql/postgres/task_get.sql"),
     TaskInsert => include_str!("../sql/postgres/task_insert.sql"),
     TaskInsertOnce => include_str!("../sql/postgres/task_insert_once.sql"),
@@ -277,7 +284,8 @@ pub(crate) const OF_WRITERS: &[Sql] = &[
     Sql::StartLook,
     Sql::TaskChange,
     Sql::TaskEdit,
-    Sql::TaskFinish,
+    Sql::TaskFinishById,
+    Sql::TaskFinishByPlace,
     Sql::TaskGet,
     Sql::TaskInsert,
     Sql::TaskInsertOnce,

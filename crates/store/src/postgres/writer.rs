@@ -22,6 +22,7 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use tracing::{error, info, warn};
 
+use super::claim::held_places::HeldPlaces;
 use super::claim::scan_cursors::ScanCursors;
 use super::cluster::NodeLock;
 use super::cluster::notifier::Notifier;
@@ -54,6 +55,7 @@ pub(crate) struct WriterShared {
     /// The maximum number of lanes of a tenant.
     pub tenant_lanes: u64,
     pub cursors: Arc<ScanCursors>,
+    pub held_places: HeldPlaces,
     pub low_watermarks: LowWatermarks,
     pub notifier: Notifier,
     pub in_doubt: TasksInDoubt,

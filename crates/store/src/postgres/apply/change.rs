@@ -4,7 +4,7 @@
 //! it changed; the other changes are lost. A statement names no task twice, and the tasks are
 //! sorted, so that writers do not deadlock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::{Change, State};
@@ -24,6 +24,7 @@ use crate::postgres::fault::Fault;
 use crate::postgres::outbox::NotedRow;
 use crate::postgres::row::{class_numbers, count_column, sparse, state_column};
 use crate::postgres::statements::Sql;
+use crate::postgres::tid::Tid;
 use crate::postgres::writer::Writer;
 
 /// A change of a row, and its new lane if that changes.
@@ -86,48 +87,60 @@ pub(crate) fn record(writer: &mut Writer, changed: &[ChangedRow], wanted: &[RowC
     }
 }
 
-/// Finishes live tasks.
-pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
+/// Finishes live tasks: those whose places are known there, the others by their ids.
+pub(crate) async fn finish(writer: &Writer, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
+    let places = writer.shared.held_places.take(wanted.iter().map(|wanted| (wanted.id, wanted.change)));
+    let (mut held, mut by_id, mut tids) = (Vec::new(), Vec::new(), Vec::new());
+    for (wanted, place) in wanted.iter().zip(places) {
+        match place {
+            Some(tid) => {
+                held.push(*wanted);
+                tids.push(tid);
+            }
+            None => by_id.push(*wanted),
+        }
+    }
+    let session = &writer.session;
+    let mut finished = finish_held(session, &held, &tids).await?;
+    if finished.len() < held.len() {
+        let done: HashSet<Uuid> = finished.iter().map(|finished| finished.id).collect();
+        by_id.extend(held.into_iter().filter(|wanted| !done.contains(&wanted.id.uuid())));
+        by_id.sort_unstable_by_key(|wanted| wanted.id);
+    }
+    finished.extend(finish_by_id(session, &by_id).await?);
+    debug_assert!(finished.len() <= wanted.len(), "a change changes at most one row");
+    Ok(finished)
+}
+
+async fn finish_held(session: &Session, wanted: &[RowChange<'_>], places: &[Tid]) -> Result<Vec<ChangedRow>, Fault> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let alike = |a: &Change, b: &Change| {
-        (a.from, a.to, a.at, &a.tenant, growth(a)) == (b.from, b.to, b.at, &b.tenant, growth(b))
-    };
-    let classes: Vec<&[RowChange<'_>]> = wanted.chunk_by(|a, b| alike(a.change, b.change)).collect();
-    let class = class_numbers(&classes);
-    debug_assert!(wanted.iter().all(|wanted| wanted.change.to.is_final()), "only final tasks finish");
-    let of = Conditions::of(wanted);
-    let result: Vec<Option<&str>> = sparse(each(wanted, |change| json_column(change.result.as_ref())));
-    let first: Vec<RowChange<'_>> = classes.iter().map(|class| class[0]).collect();
-    let from: Vec<i16> = each(&first, |change| state_column(change.from));
-    let state: Vec<i16> = each(&first, |change| state_column(change.to));
-    let growth: Vec<i64> = each(&first, growth);
-    let completed_at: Vec<i64> = each(&first, |change| change.at.as_millis());
-    let tenant: Vec<Option<&str>> = each(&first, |change| change.tenant.as_deref());
-    let rows = session
-        .query(
-            Sql::TaskFinish,
-            &[
-                &of.id,
-                &of.expected_version,
-                &class,
-                &of.trail,
-                &result,
-                &of.attempts,
-                &of.crashes,
-                &of.judged_until,
-                &of.judged_node,
-                &from,
-                &state,
-                &growth,
-                &completed_at,
-                &tenant,
-            ],
-        )
-        .await?;
-    debug_assert!(rows.len() <= wanted.len(), "a change changes at most one row");
-    let finished = |row: &Row| ChangedRow {
+    let (of, class) = (Conditions::of(wanted), FinishClasses::of(wanted));
+    let result = results(wanted);
+    let place: [&(dyn ToSql + Sync); 1] = [&places];
+    let parameters = [&of.finish(&class.number, &result)[..], &class.columns(), &place].concat();
+    Ok(session.query(Sql::TaskFinishByPlace, &parameters).await?.iter().map(finished).collect())
+}
+
+async fn finish_by_id(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (of, class) = (Conditions::of(wanted), FinishClasses::of(wanted));
+    let result = results(wanted);
+    let conditions: [&(dyn ToSql + Sync); 3] = [&of.judged_until, &of.judged_node, &class.tenant];
+    let parameters = [&of.finish(&class.number, &result)[..], &class.columns(), &conditions].concat();
+    Ok(session.query(Sql::TaskFinishById, &parameters).await?.iter().map(finished).collect())
+}
+
+fn results<'a>(wanted: &[RowChange<'a>]) -> Vec<Option<&'a str>> {
+    sparse(each(wanted, |change| json_column(change.result.as_ref())))
+}
+
+/// The row that a statement which finishes tasks returns.
+fn finished(row: &Row) -> ChangedRow {
+    ChangedRow {
         id: row.get(0),
         lane: row.get(1),
         due_at: row.get(4),
@@ -135,8 +148,40 @@ pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Resul
         ordering: row.get(2),
         concurrency: row.get(5),
         awaited: row.get::<_, Option<bool>>(3).unwrap_or(false),
-    };
-    Ok(rows.iter().map(finished).collect())
+    }
+}
+
+/// What many tasks that finish have in common, and which of it each of them has.
+struct FinishClasses<'a> {
+    number: Vec<i32>,
+    from: Vec<i16>,
+    state: Vec<i16>,
+    growth: Vec<i64>,
+    completed_at: Vec<i64>,
+    tenant: Vec<Option<&'a str>>,
+}
+
+impl<'a> FinishClasses<'a> {
+    fn of(wanted: &[RowChange<'a>]) -> Self {
+        let alike = |a: &Change, b: &Change| {
+            (a.from, a.to, a.at, &a.tenant, growth(a)) == (b.from, b.to, b.at, &b.tenant, growth(b))
+        };
+        debug_assert!(wanted.iter().all(|wanted| wanted.change.to.is_final()), "only final tasks finish");
+        let classes: Vec<&[RowChange<'a>]> = wanted.chunk_by(|a, b| alike(a.change, b.change)).collect();
+        let first: Vec<RowChange<'a>> = classes.iter().map(|class| class[0]).collect();
+        Self {
+            number: class_numbers(&classes),
+            from: each(&first, |change| state_column(change.from)),
+            state: each(&first, |change| state_column(change.to)),
+            growth: each(&first, growth),
+            completed_at: each(&first, |change| change.at.as_millis()),
+            tenant: each(&first, |change| change.tenant.as_deref()),
+        }
+    }
+
+    fn columns(&self) -> [&(dyn ToSql + Sync); 4] {
+        [&self.from, &self.state, &self.growth, &self.completed_at]
+    }
 }
 
 /// By how much the version grows.
@@ -259,6 +304,11 @@ impl<'a> Conditions<'a> {
     /// What the row must be.
     fn row(&self) -> [&(dyn ToSql + Sync); 4] {
         [&self.id, &self.expected_version, &self.from, &self.tenant]
+    }
+
+    /// What a task that finishes must be, and becomes.
+    fn finish<'b>(&'b self, class: &'b Vec<i32>, result: &'b Vec<Option<&'a str>>) -> [&'b (dyn ToSql + Sync); 7] {
+        [&self.id, &self.expected_version, class, &self.trail, result, &self.attempts, &self.crashes]
     }
 
     /// What it becomes.

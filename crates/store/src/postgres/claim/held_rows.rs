@@ -44,10 +44,11 @@ impl HeldRow<'_> {
     }
 }
 
-/// Writes the changes. Fails, and the transaction with it, unless all are written.
-pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<(), Fault> {
+/// Writes the changes. Fails, and the transaction with it, unless all are written. Returns where the
+/// rows lie then: the index of each, and its location.
+pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<Vec<(usize, Tid)>, Fault> {
     if takes.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     // Rows of one claim are neighbours and mostly have the same timeout.
     let classes: Vec<&[HeldRow<'_>]> = takes.chunk_by(HeldRow::is_alike).collect();
@@ -70,7 +71,7 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<()
     let until: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.expires_at.as_millis())).collect();
     let deadline: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.deadline_at.as_millis())).collect();
     let lease: Vec<Option<i64>> = first().map(|take| take.hold(|hold| number_column(hold.lease_millis))).collect();
-    session
+    let rows = session
         .query(
             Sql::TaskTake,
             &[
@@ -91,8 +92,11 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<()
                 &kept_trail,
             ],
         )
-        .await
-        .map(drop)
+        .await?;
+    let written = rows.first().map(|row| (row.get::<_, Vec<i64>>(1), row.get::<_, Vec<Tid>>(2)));
+    let (numbers, places) = written.unwrap_or_default();
+    let index = |number: i64| usize::try_from(number - 1).expect("invariant: SQL counts from 1");
+    Ok(numbers.into_iter().map(index).zip(places).collect())
 }
 
 /// The payloads that were too large to be read with their tasks. Unreadable ones are left out.

@@ -239,7 +239,7 @@ async fn write(
     }
     let change_of: HashMap<Uuid, &Change> = failed.iter().map(|(id, change)| (id.uuid(), change)).collect();
     let mut ended = Vec::new();
-    for changed in change::finish(&writer.session, &wanted(failed)).await? {
+    for changed in change::finish(writer, &wanted(failed)).await? {
         let effects = Effects::in_place(change_of[&changed.id], changed.at());
         writer.tally.record(&effects, || now);
         // The end is followed up in this transaction, as far as it goes.

@@ -3,7 +3,8 @@
 -- number of submission, the size of the payload (a large one is not read here), the location of the
 -- row, the index of the lane, and whether the task gives way: it is cancelled by SQL and no node has
 -- applied that yet; or it has not begun, an earlier one of its key waits, and the resolver has yet
--- to decide. The last column is its concurrency key.
+-- to decide. The last column is its concurrency key. Mostly nothing was cancelled by SQL, which is
+-- looked up once.
 SELECT
     t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
     t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, CASE WHEN octet_length(t.payload) <= $6 THEN t.payload END, t.callback_url, t.callback_headers,
@@ -11,7 +12,7 @@ SELECT
     t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis, NULL::bigint, NULL::text,
     t.ordering_key, t.depends_on, t.on_dependency_failure, t.concurrency_key, t.callback_body,
     t.seq, octet_length(t.payload), t.place, l.look,
-    EXISTS (SELECT FROM inbox_cancels AS c WHERE c.task_id = t.id)
+    (SELECT EXISTS (SELECT FROM inbox_cancels)) AND EXISTS (SELECT FROM inbox_cancels AS c WHERE c.task_id = t.id)
     OR CASE WHEN t.ordering IS NOT NULL AND t.attempts = 0
             AND EXISTS (SELECT FROM orders_due AS n WHERE n.ordering = t.ordering)
         THEN EXISTS (
