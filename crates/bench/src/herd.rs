@@ -1,5 +1,11 @@
-//! `herd`: many tasks due at one instant, while pull workers wait. With a jitter the queue spreads
-//! them over the seconds after it, and the report shows how evenly, by tenths of that time.
+//! `herd`: many tasks due at one instant, while pull workers or a sink wait. With a jitter the
+//! queue spreads them over the seconds after it, and the report shows how evenly, by tenths of that
+//! time.
+//!
+//! The time is from the instant until a pull worker has completed the last task, or until the last
+//! task has arrived at the sink. `drain --webhook` takes the same time less exactly, so the rates
+//! can be compared: it begins when its timer for the instant fires, and ends when it has counted
+//! the last arrival, each about a millisecond later.
 
 use std::time::Instant;
 
@@ -10,11 +16,22 @@ use crate::BenchOptions;
 use crate::client::{BenchClient, now};
 use crate::lead::PreloadLead;
 use crate::report::BenchReport;
+use crate::sink::{WebhookSink, lateness};
 use crate::submit::preload;
 use crate::workers::PullWorkers;
 
 /// How many parts of the jitter's time are compared.
 const PARTS: u64 = 10;
+
+/// What was seen of a herd.
+struct HerdSeen {
+    /// From its instant to its end.
+    seconds: f64,
+    /// How late each task came, in microseconds.
+    lateness: Histogram<u64>,
+    /// Tasks that came before the instant.
+    early: usize,
+}
 
 /// Submits the herd ahead of its instant and measures from the instant on.
 pub async fn run(
@@ -22,24 +39,22 @@ pub async fn run(
     options: &BenchOptions,
     tasks: usize,
     jitter_seconds: u64,
+    webhook: bool,
 ) -> anyhow::Result<BenchReport> {
     if jitter_seconds > 0 {
         client.set_queue("herd", &spread(jitter_seconds)).await?;
     }
-    let lead = PreloadLead::of_herd(tasks);
-    preload(client, options, tasks, "herd", move |_| Some(lead.due), None).await?;
-    lead.check()?;
-    let count = options.few_connections();
-    let workers = PullWorkers::start(client, "herd", count, options.batch, tasks);
-    let began = Instant::now() + lead.due.duration_from(now());
-    let seen = workers.join().await?;
-    let seconds = seen.ended.duration_since(began).as_secs_f64();
-    let mut report = BenchReport::new("herd");
+    let mut report = BenchReport::new(if webhook { "herd_webhook" } else { "herd" });
     report.count("tasks", tasks);
-    report.count("batch", options.batch);
-    report.count("workers", count);
-    report.number("seconds", seconds);
-    report.number("herd_per_s", tasks as f64 / seconds);
+    let seen = if webhook {
+        push(client, options, tasks).await?
+    } else {
+        report.count("batch", options.batch);
+        report.count("workers", options.few_connections());
+        pull(client, options, tasks).await?
+    };
+    report.number("seconds", seen.seconds);
+    report.number("herd_per_s", tasks as f64 / seen.seconds);
     report.lateness(&seen.lateness, seen.early);
     if jitter_seconds > 0 {
         let (emptiest, fullest) = tenths(&seen.lateness, jitter_seconds);
@@ -48,6 +63,40 @@ pub async fn run(
         report.number("fullest_tenth_percent", fullest);
     }
     Ok(report)
+}
+
+/// Has pull workers complete a herd.
+async fn pull(client: &BenchClient, options: &BenchOptions, tasks: usize) -> anyhow::Result<HerdSeen> {
+    let lead = submit(client, options, tasks, None).await?;
+    let workers = PullWorkers::start(client, "herd", options.few_connections(), options.batch, tasks);
+    let began = Instant::now() + lead.due.duration_from(now());
+    let seen = workers.join().await?;
+    let seconds = seen.ended.duration_since(began).as_secs_f64();
+    Ok(HerdSeen { seconds, lateness: seen.lateness, early: seen.early })
+}
+
+/// Has a herd pushed to a sink in this process.
+async fn push(client: &BenchClient, options: &BenchOptions, tasks: usize) -> anyhow::Result<HerdSeen> {
+    let mut sink = WebhookSink::start().await?;
+    submit(client, options, tasks, Some(sink.url())).await?;
+    let arrivals = sink.wait(tasks).await?.first;
+    // All are due at the instant, so the lateness of the last is the time that the herd took.
+    let last = arrivals.iter().map(|arrival| arrival.late_micros()).max().unwrap_or(0);
+    let (lateness, early) = lateness(&arrivals);
+    Ok(HerdSeen { seconds: last as f64 / 1e6, lateness, early })
+}
+
+/// Submits a herd ahead of its instant.
+async fn submit(
+    client: &BenchClient,
+    options: &BenchOptions,
+    tasks: usize,
+    callback_url: Option<String>,
+) -> anyhow::Result<PreloadLead> {
+    let lead = PreloadLead::of_herd(tasks);
+    preload(client, options, tasks, "herd", move |_| Some(lead.due), callback_url).await?;
+    lead.check()?;
+    Ok(lead)
 }
 
 /// Settings of a queue that spreads its tasks over these seconds.

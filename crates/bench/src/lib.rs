@@ -111,7 +111,7 @@ async fn perform(
         Scenario::Drain { tasks, webhook: false } => drain::run(client, options, tasks).await,
         Scenario::Drain { tasks, webhook: true } => drain::run_webhooks(client, options, tasks).await,
         Scenario::Lateness { rate, seconds, webhook } => lateness::run(client, options, rate, seconds, webhook).await,
-        Scenario::Herd { tasks, jitter } => herd::run(client, options, tasks, jitter).await,
+        Scenario::Herd { tasks, jitter, webhook } => herd::run(client, options, tasks, jitter, webhook).await,
         Scenario::Backlog { waiting, probe } => backlog::run(client, options, site, waiting, probe).await,
         Scenario::Fairness { backlog, rate, seconds, rounds, webhook } => {
             fairness::run(client, options, site, fairness::Fairness { backlog, rate, seconds, rounds, webhook }).await

@@ -61,6 +61,9 @@ pub(crate) enum Scenario {
         /// Have the queue spread them over this many seconds, and report how evenly they came.
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600))]
         jitter: u64,
+        /// Push them to a sink in this process, instead of pull workers.
+        #[arg(long)]
+        webhook: bool,
     },
     /// What waiting tasks cost: submissions and claims beside this many of them.
     #[command(visible_alias = "waiting")]
@@ -133,8 +136,11 @@ impl Scenario {
     /// Whether pull workers lease whole batches in it.
     pub(super) fn leases(&self) -> bool {
         match self {
-            Self::Drain { webhook, .. } | Self::Lateness { webhook, .. } | Self::Fairness { webhook, .. } => !webhook,
-            Self::Herd { .. } | Self::Backlog { .. } | Self::Held { .. } => true,
+            Self::Drain { webhook, .. }
+            | Self::Lateness { webhook, .. }
+            | Self::Herd { webhook, .. }
+            | Self::Fairness { webhook, .. } => !webhook,
+            Self::Backlog { .. } | Self::Held { .. } => true,
             Self::Submit { .. } | Self::Overload { .. } | Self::Idle { .. } | Self::Handover { .. } => false,
         }
     }

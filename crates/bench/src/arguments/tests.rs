@@ -64,7 +64,9 @@ fn a_batch_is_no_larger_than_a_call_may_lease() {
         let refusal = check(&format!("{scenario} --batch 1001")).expect_err(scenario);
         assert!(refusal.contains("at most 1000 tasks"), "{scenario}: {refusal}");
     }
-    for scenario in ["submit", "overload", "drain --webhook", "lateness --webhook", "fairness --webhook"] {
+    for scenario in
+        ["submit", "overload", "drain --webhook", "lateness --webhook", "herd --webhook", "fairness --webhook"]
+    {
         assert_eq!(check(&format!("{scenario} --batch 10000")), Ok(()));
         assert!(check(&format!("{scenario} --batch 10001")).is_err(), "{scenario}");
     }

@@ -108,11 +108,24 @@ async fn herd_reports_rate_and_lateness() {
     let herd = bench(&["herd", "--tasks", "500"], &figures).await;
     assert_eq!((&herd["tasks"], &herd["workers"], &herd["early"]), (&500.into(), &4.into(), &0.into()));
     assert!(number(&herd, "late_max_ms") >= number(&herd, "late_p50_ms"));
-    let figures = ["jitter_s", "emptiest_tenth_percent", "fullest_tenth_percent"];
-    let spread = bench(&["herd", "--tasks", "500", "--jitter", "2"], &figures).await;
-    assert_eq!((&spread["jitter_s"], &spread["early"]), (&2.0.into(), &0.into()));
-    // About ten percent in each tenth: a herd without jitter comes in the first.
-    assert!(number(&spread, "fullest_tenth_percent") < 90.0, "{spread}");
+    let pushed = bench(&["herd", "--webhook", "--tasks", "500"], &figures).await;
+    assert_eq!((&pushed["scenario"], &pushed["tasks"]), (&"herd_webhook".into(), &500.into()));
+    assert_eq!((&pushed["early"], &pushed["workers"]), (&0.into(), &Value::Null));
+    assert!(number(&pushed, "herd_per_s") > 0.0, "{pushed}");
+}
+
+#[tokio::test]
+async fn a_jitter_spreads_a_herd_of_pull_and_push() {
+    let figures: Vec<&str> = LATENESS
+        .into_iter()
+        .chain(["seconds", "herd_per_s", "jitter_s", "emptiest_tenth_percent", "fullest_tenth_percent"])
+        .collect();
+    for way in [&["herd"][..], &["herd", "--webhook"]] {
+        let spread = bench(&[way, &["--tasks", "500", "--jitter", "2"]].concat(), &figures).await;
+        assert_eq!((&spread["jitter_s"], &spread["early"]), (&2.0.into(), &0.into()), "{way:?}");
+        // About ten percent in each tenth: a herd without jitter comes in the first.
+        assert!(number(&spread, "fullest_tenth_percent") < 90.0, "{spread}");
+    }
 }
 
 #[tokio::test]
