@@ -8,6 +8,7 @@ mod envelopes;
 mod faulty;
 mod harness;
 mod hostile;
+mod http2;
 mod local;
 mod requests;
 mod runs;

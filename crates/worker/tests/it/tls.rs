@@ -1,7 +1,7 @@
 //! Targets with TLS: a certificate is trusted for its own host, if its root is trusted.
 //!
-//! `localhost.crt` is signed with its own key, `localhost.key`. Only the child process below trusts
-//! it as a root.
+//! `localhost.crt` is signed with its own key, `localhost.key`. Only the child processes below
+//! trust it as a root.
 
 use punctual_core::run_end::RunOutcome;
 use std::io::{Read, Write};
@@ -25,9 +25,7 @@ struct Secure {
 impl Secure {
     fn start(ip: &str) -> Self {
         webhooks();
-        let certificate = CertificateDer::from_pem_slice(include_bytes!("localhost.crt")).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(include_bytes!("localhost.key")).unwrap();
-        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+        let config = localhost();
         let listener = TcpListener::bind((ip, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(AtomicUsize::new(0));
@@ -61,18 +59,34 @@ async fn an_unknown_certificate_is_not_trusted() {
     assert_eq!(server.requests.load(Ordering::SeqCst), 0);
 }
 
-/// Set for the child process that trusts the certificate.
+/// What a server with the certificate speaks.
+pub fn localhost() -> ServerConfig {
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("localhost.crt")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("localhost.key")).unwrap();
+    ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap()
+}
+
+/// Set for a child process that trusts the certificate.
 const TRUSTING: &str = "PUNCTUAL_TEST_TRUSTING";
+
+/// Whether this process trusts the certificate. If not, the test has passed in a child process that
+/// does.
+pub fn trusts_localhost(test: &str) -> bool {
+    if std::env::var_os(TRUSTING).is_some() {
+        return true;
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", test]).env(TRUSTING, "1");
+    again.env("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/localhost.crt"));
+    let output = again.output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+    false
+}
 
 #[tokio::test]
 async fn a_known_certificate_is_trusted_for_its_own_host() {
-    if std::env::var_os(TRUSTING).is_none() {
-        let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "tls::a_known_certificate_is_trusted_for_its_own_host"]).env(TRUSTING, "1");
-        again.env("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/localhost.crt"));
-        let output = again.output().unwrap();
-        let shown = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+    if !trusts_localhost("tls::a_known_certificate_is_trusted_for_its_own_host") {
         return;
     }
     let server = Secure::start("127.0.0.1");
