@@ -78,6 +78,9 @@ struct GuardedClient {
 }
 
 const COMPLETION: HeaderName = HeaderName::from_static("punctual-completion");
+/// The calls on a connection of HTTP/2 until its target has said how many it allows. More than it
+/// allows would be refused, and the first calls may come many at once.
+const STREAMS_AT_FIRST: usize = 1;
 /// The longest wait for the body of a refusal, which explains but decides nothing.
 const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 
@@ -177,6 +180,7 @@ impl GuardedClient {
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(config.idle_per_target)
             .pool_idle_timeout(config.idle_timeout)
+            .http2_initial_max_send_streams(STREAMS_AT_FIRST)
             .build(Connector::new(guard.clone(), tls.clone(), config.connect_timeout));
         Self { client, guard }
     }

@@ -1,5 +1,5 @@
 //! Targets with TLS: those that offer HTTP/2 are called over it, the others over HTTP/1.1. Calls
-//! over HTTP/2 share a connection.
+//! over HTTP/2 share a connection, and wait where the target allows few of them at once.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,6 +27,8 @@ use crate::tls::{localhost, trusts_localhost};
 
 /// The default of `webhooks.per_target`.
 const MANY: usize = 64;
+/// Fewer streams at once than that.
+const FEW: u32 = 4;
 
 /// A target with TLS.
 #[derive(Clone)]
@@ -42,6 +44,8 @@ struct Calls {
     connections: AtomicUsize,
     /// The connection of each call, and how it came.
     seen: Mutex<Vec<(usize, Version)>>,
+    inside: AtomicUsize,
+    inside_max: AtomicUsize,
 }
 
 impl Target {
@@ -57,6 +61,8 @@ impl Target {
                 together: Barrier::new(together),
                 connections: AtomicUsize::default(),
                 seen: Mutex::default(),
+                inside: AtomicUsize::default(),
+                inside_max: AtomicUsize::default(),
             }),
         }
     }
@@ -100,8 +106,11 @@ impl Calls {
         request: Request<Incoming>,
     ) -> Result<Response<Empty<Bytes>>, Infallible> {
         self.seen.lock().push((connection, request.version()));
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.inside_max.fetch_max(inside, Ordering::SeqCst);
         assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "{\"n\": 1}");
         self.together.wait().await;
+        self.inside.fetch_sub(1, Ordering::SeqCst);
         let mut response = Response::new(Empty::new());
         *response.status_mut() = StatusCode::NO_CONTENT;
         Ok(response)
@@ -154,4 +163,21 @@ async fn a_target_without_http_2_is_called_over_http_1() {
     let target = Target::new(&["http/1.1"], MANY);
     call_at_once(&webhooks(), &target.start().await, MANY).await;
     assert_eq!(target.seen(), (vec![Version::HTTP_11; MANY], MANY));
+}
+
+#[tokio::test]
+async fn calls_wait_for_the_streams_that_a_target_allows() {
+    if !trusts_localhost("http2::calls_wait_for_the_streams_that_a_target_allows") {
+        return;
+    }
+    // It answers them in groups as large as it allows, so it sees that many at once.
+    let mut target = Target::new(&["h2"], FEW as usize);
+    target.http.http2().max_concurrent_streams(FEW);
+    let (client, url) = (webhooks(), target.start().await);
+    // The first are there before the target has said how many it allows, the others after it.
+    for _ in 0..2 {
+        call_at_once(&client, &url, MANY).await;
+    }
+    assert_eq!(target.seen(), (vec![Version::HTTP_2; 2 * MANY], 1));
+    assert_eq!(target.calls.inside_max.load(Ordering::SeqCst), FEW as usize);
 }
