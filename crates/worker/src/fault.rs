@@ -1,6 +1,6 @@
 //! Finds the cause of a failed call in the nested errors of the HTTP client.
 //!
-//! The webhook client calls [`classify`] for every error of its own.
+//! The webhook client calls [`classify`] for every error of its own, and [`is_unread`] before.
 
 use std::error::Error;
 use std::io;
@@ -31,6 +31,20 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> CallFault {
         next = cause.source();
     }
     CallFault::Connection(last)
+}
+
+/// Whether the target has refused a request over HTTP/2 before it read any of it.
+pub(crate) fn is_unread(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(refusal) = cause.downcast_ref::<h2::Error>() {
+            let ends_well = refusal.is_go_away() && refusal.reason() == Some(h2::Reason::NO_ERROR);
+            let is_refused = refusal.is_reset() && refusal.reason() == Some(h2::Reason::REFUSED_STREAM);
+            return refusal.is_remote() && (ends_well || is_refused);
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// The TLS error itself, or inside the I/O errors of a handshake, which do not name it as their

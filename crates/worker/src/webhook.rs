@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, RETRY_AFTER};
-use hyper::{Method, Request};
-use hyper_util::client::legacy::Client;
+use hyper::{Method, Request, Response};
+use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::task::{Task, limits};
@@ -25,7 +25,7 @@ use url::Url;
 use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
 use crate::connect::{Connector, trust_machine};
 use crate::destination::Destinations;
-use crate::fault::classify;
+use crate::fault::{classify, is_unread};
 use crate::guard::{CALLING_TENANT, NetworkGuard};
 use crate::lookups::Lookups;
 use crate::request;
@@ -43,6 +43,9 @@ pub struct WebhookConfig {
     pub idle_per_target: usize,
     /// How long idle connections are kept.
     pub idle_timeout: Duration,
+    /// How often a connection of HTTP/2 under calls is pinged, and how long the answer may take. One
+    /// that is stuck would take all calls to its target.
+    pub ping_interval: Duration,
 }
 
 impl Default for WebhookConfig {
@@ -53,6 +56,7 @@ impl Default for WebhookConfig {
             response_bytes: limits::RESULT,
             idle_per_target: 64,
             idle_timeout: Duration::from_secs(30),
+            ping_interval: Duration::from_secs(10),
         }
     }
 }
@@ -81,6 +85,8 @@ const COMPLETION: HeaderName = HeaderName::from_static("punctual-completion");
 /// The calls on a connection of HTTP/2 until its target has said how many it allows. More than it
 /// allows would be refused, and the first calls may come many at once.
 const STREAMS_AT_FIRST: usize = 1;
+/// How often a call is sent again at once that its target has refused unread.
+const REPEATS: usize = 2;
 /// The longest wait for the body of a refusal, which explains but decides nothing.
 const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 
@@ -114,11 +120,15 @@ impl Webhooks {
         if guard.blocks(&destination.url) {
             return broken(None, CallFault::Blocked);
         }
-        let mut request = Request::new(Full::from(request::body(task, callback, results)));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = destination.uri.clone();
-        *request.headers_mut() = request::headers(task, callback, now);
-        let sent = CALLING_TENANT.scope(task.lane.key.tenant.clone(), client.request(request));
+        let body = Full::from(request::body(task, callback, results));
+        let request = || {
+            let mut request = Request::new(body.clone());
+            *request.method_mut() = Method::POST;
+            *request.uri_mut() = destination.uri.clone();
+            *request.headers_mut() = request::headers(task, callback, now);
+            request
+        };
+        let sent = CALLING_TENANT.scope(task.lane.key.tenant.clone(), send(client, request));
         let response = match timeout_at(deadline, sent).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return broken(None, classify(&error)),
@@ -180,10 +190,28 @@ impl GuardedClient {
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(config.idle_per_target)
             .pool_idle_timeout(config.idle_timeout)
+            .timer(TokioTimer::new())
             .http2_initial_max_send_streams(STREAMS_AT_FIRST)
+            .http2_keep_alive_interval(config.ping_interval)
+            .http2_keep_alive_timeout(config.ping_interval)
             .build(Connector::new(guard.clone(), tls.clone(), config.connect_timeout));
         Self { client, guard }
     }
+}
+
+/// Sends a request, and sends it again if the target has not begun to read it: one that restarts,
+/// or allows fewer calls than it did, refuses what is on its way.
+async fn send(
+    client: &Client<Connector, Full<Bytes>>,
+    request: impl Fn() -> Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, ClientError> {
+    for _ in 0..REPEATS {
+        match client.request(request()).await {
+            Err(error) if is_unread(&error) => {}
+            answer => return answer,
+        }
+    }
+    client.request(request()).await
 }
 
 /// A body, read up to the bound.

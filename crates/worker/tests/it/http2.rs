@@ -1,5 +1,6 @@
 //! Targets with TLS: those that offer HTTP/2 are called over it, the others over HTTP/1.1. Calls
-//! over HTTP/2 share a connection, and wait where the target allows few of them at once.
+//! over HTTP/2 share a connection, and wait where the target allows few of them at once. What a
+//! target refuses unread is sent again, and a connection that is stuck is given up.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -14,15 +15,16 @@ use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use parking_lot::Mutex;
+use punctual_core::networks::AllowedNetworks;
 use punctual_core::run_end::RunOutcome;
-use punctual_worker::Webhooks;
+use punctual_worker::{WebhookConfig, Webhooks};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{AMPLE, judged, now, task, webhooks};
+use crate::support::{AMPLE, BRIEF, configured, failed, judged, now, task, webhooks};
 use crate::tls::{localhost, trusts_localhost};
 
 /// The default of `webhooks.per_target`.
@@ -180,4 +182,57 @@ async fn calls_wait_for_the_streams_that_a_target_allows() {
     }
     assert_eq!(target.seen(), (vec![Version::HTTP_2; 2 * MANY], 1));
     assert_eq!(target.calls.inside_max.load(Ordering::SeqCst), FEW as usize);
+}
+
+#[tokio::test]
+async fn a_call_that_was_refused_unread_is_sent_again() {
+    if !trusts_localhost("http2::a_call_that_was_refused_unread_is_sent_again") {
+        return;
+    }
+    let target = Target::new(&["h2"], 1);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let served = tokio::spawn(async move {
+        let (tcp, _) = listener.accept().await.unwrap();
+        let mut calls = h2::server::handshake(target.acceptor.accept(tcp).await.unwrap()).await.unwrap();
+        let (_, mut refused) = calls.accept().await.unwrap().unwrap();
+        refused.send_reset(h2::Reason::REFUSED_STREAM);
+        let (_, mut again) = calls.accept().await.unwrap().unwrap();
+        let answer = Response::builder().status(StatusCode::NO_CONTENT).body(()).unwrap();
+        again.send_response(answer, true).unwrap();
+        // Sends the answer, and ends when the client has gone.
+        while calls.accept().await.is_some() {}
+    });
+    let client = webhooks();
+    call_at_once(&client, &url, 1).await;
+    drop(client);
+    served.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_is_stuck_is_given_up() {
+    if !trusts_localhost("http2::a_connection_that_is_stuck_is_given_up") {
+        return;
+    }
+    let allowed = AllowedNetworks::loopback();
+    let client = configured(WebhookConfig { allowed, ping_interval: BRIEF, ..WebhookConfig::default() });
+    let target = Target::new(&["h2"], 1);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let stuck = tokio::spawn({
+        let target = target.clone();
+        async move {
+            // The first connection stays open, and nobody reads from it.
+            let (tcp, _) = listener.accept().await.unwrap();
+            let stuck = h2::server::handshake(target.acceptor.accept(tcp).await.unwrap()).await.unwrap();
+            let (tcp, _) = listener.accept().await.unwrap();
+            target.serve(tcp, 1).await;
+            drop(stuck);
+        }
+    });
+    let lost = judged(client.call(&task(&url), None, now(), Instant::now() + AMPLE).await);
+    assert_eq!(failed(lost).error.code, "connection_failed", "it has not timed out");
+    call_at_once(&client, &url, 1).await;
+    drop(client);
+    stuck.await.unwrap();
 }

@@ -58,10 +58,14 @@ pub fn webhooks() -> Webhooks {
 
 /// A client that may call these networks.
 pub fn client(allowed: AllowedNetworks) -> Webhooks {
+    configured(WebhookConfig { allowed, ..WebhookConfig::default() })
+}
+
+/// A client with this configuration and ample time to connect.
+pub fn configured(config: WebhookConfig) -> Webhooks {
     // Only the first of many tests installs it.
     rustls::crypto::ring::default_provider().install_default().ok();
-    let config = WebhookConfig { allowed, connect_timeout: AMPLE, ..WebhookConfig::default() };
-    Webhooks::new(config)
+    Webhooks::new(WebhookConfig { connect_timeout: AMPLE, ..config })
 }
 
 /// The call of a URL, with ample time.
