@@ -26,6 +26,7 @@ use punctual_leader::elector::{self, Elector};
 use punctual_leader::membership::{Membership, OwnPresence};
 use punctual_leader::reaper::{Config, Reaper, Report};
 use punctual_scheduler::breakers::{self, BreakerWatch, Circuits};
+use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder, at, retry_policy, task};
@@ -155,7 +156,8 @@ async fn the_third_lost_worker_makes_a_task_poison() {
 async fn a_worker_lost_under_a_breaker_counts_only_as_poison() {
     let harness = Harness::new(true);
     let rules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
-    let circuits = Arc::new(Circuits::new(Arc::clone(&harness.store) as _, rules, 60_000));
+    let owned = Arc::new(OwnedPartitions::everything());
+    let circuits = Arc::new(Circuits::new(Arc::clone(&harness.store) as _, rules, 60_000, owned));
     let harness = Harness { reaper: harness.reaper.with_circuits(Arc::clone(&circuits)), ..harness };
     let breaker = OpenBreaker {
         key: BreakerKey::of_tenant(TENANT),

@@ -26,6 +26,7 @@ use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
 
 use self::streaks::Streaks;
+use crate::ownership::OwnedPartitions;
 use crate::polls::UntakenTask;
 
 pub use open::OpenBreakers;
@@ -107,8 +108,9 @@ struct RunUnderBreaker {
 
 impl Circuits {
     /// Breakers that are kept in `store`, open by these rules and are probed every `probe_millis`.
-    pub fn new(store: Arc<dyn Breakers>, rules: BreakerRules, probe_millis: i64) -> Self {
-        let streaks = Some(Mutex::new(Streaks::new(rules)));
+    /// The node runs the webhooks of the partitions in `owned`.
+    pub fn new(store: Arc<dyn Breakers>, rules: BreakerRules, probe_millis: i64, owned: Arc<OwnedPartitions>) -> Self {
+        let streaks = Some(Mutex::new(Streaks::new(rules, owned)));
         Self { store: Some(store), probe_millis, streaks, ..Self::default() }
     }
 
@@ -242,6 +244,13 @@ impl Circuits {
         let mut counts = self.new_counts.lock();
         let failing = self.streaks.as_ref().map(|streaks| streaks.lock().reached());
         (std::mem::take(&mut *counts), failing.unwrap_or_default())
+    }
+
+    /// Notes that the breaker over a target must open by the counts of all nodes.
+    fn suspect(&self, key: &BreakerKey) {
+        if let Some(streaks) = &self.streaks {
+            streaks.lock().reach(key);
+        }
     }
 
     fn prune_streaks(&self) {

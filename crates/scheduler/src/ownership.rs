@@ -72,6 +72,16 @@ impl OwnedPartitions {
         Self::new(1, false, HashMap::from([(Partition::new(0), always)]), good_until)
     }
 
+    /// The first `owned` of `count` partitions, always.
+    #[cfg(test)]
+    pub(crate) fn first(owned: usize, count: u16) -> Self {
+        let everything = Self::everything();
+        let state = everything.state.into_inner();
+        let term = state.terms[&Partition::new(0)];
+        let terms = (0..count).take(owned).map(|number| (Partition::new(number), term)).collect();
+        Self::new(count, true, terms, state.good_until)
+    }
+
     fn new(count: u16, is_shared: bool, terms: HashMap<Partition, TermRecord>, good_until: Instant) -> Self {
         let state = OwnershipState { terms, good_until, is_over: false, generation: 0 };
         Self { count, is_shared, state: RwLock::new(state), changed: Notify::new(), pass_requested: Notify::new() }
@@ -100,6 +110,14 @@ impl OwnedPartitions {
     pub fn partitions(&self) -> usize {
         let state = self.state.read();
         if Instant::now() < state.good_until { state.terms.len() } else { 0 }
+    }
+
+    /// The part of `whole` that falls to this node if all partitions have the same part, rounded
+    /// down. None if it owns nothing.
+    pub fn share_of(&self, whole: u64) -> Option<u64> {
+        let (owned, count) = (self.partitions() as u128, u128::from(self.count.max(1)));
+        let share = (u128::from(whole) * owned / count).min(u128::from(whole));
+        (owned > 0).then(|| u64::try_from(share).unwrap_or(whole))
     }
 
     /// A number that grows whenever this node owns other partitions than before.

@@ -83,14 +83,15 @@ impl NodeParts {
         let finish_watch = Arc::<FinishWatch>::default();
         let store = Arc::new(store.announcing(Arc::clone(&finish_watch)));
         let lateness = metrics.clone();
+        let owned = Arc::new(OwnedPartitions::nothing(config.scheduler.partitions));
         Ok(Self {
             node,
             store: store.clone(),
             schedules: store,
             coordinator,
-            circuits: Arc::new(circuits(&config, database.clone())),
+            circuits: Arc::new(circuits(&config, database.clone(), Arc::clone(&owned))),
             queue_cache: QueueCache::default(),
-            owned: Arc::new(OwnedPartitions::nothing(config.scheduler.partitions)),
+            owned,
             leadership_freed: Arc::default(),
             own_presence: Arc::new(OwnPresence::new(config.leader.lease)),
             targets: Arc::new(targets(&config)),
@@ -122,9 +123,9 @@ impl NodeParts {
     }
 }
 
-fn circuits(config: &Config, breakers: Arc<dyn Breakers>) -> Circuits {
+fn circuits(config: &Config, breakers: Arc<dyn Breakers>, owned: Arc<OwnedPartitions>) -> Circuits {
     if config.breakers.enabled {
-        Circuits::new(breakers, config.breakers.rules(), config.breakers.probe_millis())
+        Circuits::new(breakers, config.breakers.rules(), config.breakers.probe_millis(), owned)
     } else {
         Circuits::off()
     }

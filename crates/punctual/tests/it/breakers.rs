@@ -9,6 +9,7 @@ use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use crate::it::cluster::Cluster;
+use crate::it::partitions::queue_of_each;
 use crate::it::world::{Caller, SOON, World, boom, every, id_of, merged, time, worker_id};
 
 /// How many runs have to fail, and how many tasks are submitted for that.
@@ -400,5 +401,23 @@ async fn fast_retries_are_left_when_the_breaker_opens() {
     until_open(&caller).await;
     for id in ids {
         assert_eq!(caller.task(&id).await["status"], "PENDING", "{:#?}", caller.runs(&id).await);
+    }
+}
+
+/// Each node sees a third of the failures, and retries are over before the nodes have added them
+/// up.
+#[tokio::test]
+async fn nodes_together_spare_fast_retries() {
+    let (cluster, sink) = (Cluster::start(3).await, Sink::start());
+    sink.answer("/hook", SinkAnswer::status(500));
+    let queues = queue_of_each(&cluster).await;
+    // Four attempts of five tasks are 20 failures at a node: the minimum, when all are used up.
+    let fast = |queue: &String| merged(hook(&sink.url("/hook"), queue), json!({"retry_policy": every(3, 0.1)}));
+    let tasks = queues.iter().flat_map(|queue| std::iter::repeat_n(fast(queue), 5)).collect();
+    let caller = cluster.caller(0);
+    let ids: Vec<String> = caller.submit_all(tasks).await.iter().map(id_of).collect();
+    until_open(&caller).await;
+    for id in ids {
+        assert_ne!(caller.task(&id).await["status"], "DEAD_LETTERED", "{:#?}", caller.runs(&id).await);
     }
 }

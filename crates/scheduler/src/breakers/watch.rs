@@ -240,6 +240,7 @@ impl BreakerWatch {
         self.suspects.retain(|key, _| suspected.contains(key));
         let seen_at = Instant::now();
         for (key, runs) in opening {
+            self.circuits.suspect(&key);
             let since = *self.suspects.entry(key.clone()).or_insert(seen_at);
             if seen_at.duration_since(since) < self.config.confirm || open.len() >= OPEN_MAX {
                 continue;

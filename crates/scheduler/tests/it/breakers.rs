@@ -16,6 +16,7 @@ use punctual_core::task::Task;
 use punctual_core::trail::{Actor, RunError};
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun};
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::polls::PollFilter;
 use punctual_scheduler::settle::{RunReport, SettleEffect, SettleRefusal, Settlement};
 use punctual_testkit::fixtures::{START, TENANT, retry_policy, task};
@@ -46,12 +47,27 @@ fn failed(retryable: bool, retry_after_millis: Option<u64>) -> RunOutcome {
     })
 }
 
+/// A lane of webhooks to a target.
+fn lane(target: &str) -> LaneKey {
+    let route = Route::Push(target.to_owned());
+    LaneKey { tenant: TENANT.into(), queue: "q".into(), kind: "t".into(), priority: 5, route }
+}
+
 /// Counts so many runs with this end.
 fn count(circuits: &Circuits, target: &str, end: RunEnd, times: usize) {
     circuits.count((0..times).map(|_| ended(target, TaskId::new(), end)));
 }
 
 impl Harness {
+    /// Another node on the same store.
+    fn node(&self, number: u64) -> (Arc<Circuits>, BreakerWatch) {
+        let config = Config { confirm: Duration::from_millis(2_500), ..BREAKERS };
+        let circuits = Self::circuits_in(&self.sqlite, &Arc::new(OwnedPartitions::everything()));
+        let (store, clock, shared) = (Arc::clone(&self.sqlite), Arc::clone(&self.clock), Arc::clone(&circuits));
+        let hints = Arc::new(Hints::default());
+        (circuits, BreakerWatch::new(store as _, shared, hints, clock as _, NodeId::new(number), config))
+    }
+
     /// Fails enough runs at a target to open its breaker.
     async fn open_breaker(&mut self, target: &str) {
         count(&self.circuits, target, RunEnd::Retried, 20);
@@ -427,14 +443,7 @@ async fn a_breaker_that_nothing_waits_under_closes_after_a_window() {
 #[tokio::test(start_paused = true)]
 async fn a_breaker_waits_for_the_counts_of_other_nodes() {
     let harness = Harness::new();
-    let node = |number| {
-        let config = Config { confirm: Duration::from_millis(2_500), ..BREAKERS };
-        let circuits = Arc::new(Circuits::new(Arc::clone(&harness.sqlite) as _, BREAKERS.rules, PROBE_MILLIS));
-        let (store, clock, shared) = (Arc::clone(&harness.sqlite), Arc::clone(&harness.clock), Arc::clone(&circuits));
-        let hints = Arc::new(Hints::default());
-        (circuits, BreakerWatch::new(store as _, shared, hints, clock as _, NodeId::new(number), config))
-    };
-    let ((circuits, mut watch), (others, mut other)) = (node(2), node(3));
+    let ((circuits, mut watch), (others, mut other)) = (harness.node(2), harness.node(3));
     count(&circuits, DEAD, RunEnd::Retried, 100);
     count(&others, DEAD, RunEnd::Completed, 50);
     for _ in 0..4 {
@@ -509,10 +518,6 @@ async fn failures_in_turn_with_successes_open_nothing() {
 #[tokio::test(start_paused = true)]
 async fn attempts_are_spared_until_the_breaker_has_opened() {
     let mut harness = Harness::new();
-    let lane = |target: &str| {
-        let route = Route::Push(target.to_owned());
-        LaneKey { tenant: TENANT.into(), queue: "q".into(), kind: "t".into(), priority: 5, route }
-    };
     count(&harness.circuits, DEAD, RunEnd::Retried, 19);
     assert!(!harness.circuits.spares(&lane(DEAD)));
     count(&harness.circuits, DEAD, RunEnd::Retried, 1);
@@ -524,5 +529,27 @@ async fn attempts_are_spared_until_the_breaker_has_opened() {
     assert_eq!(reset, BreakerChange::Closed);
     harness.watch.run_once().await.unwrap();
     assert!(!harness.circuits.spares(&lane(DEAD)), "the streak is forgotten with the counts");
+    assert_eq!(harness.open().await, []);
+}
+
+/// However unevenly the failures fall on the nodes, each knows of them within two passes.
+#[tokio::test(start_paused = true)]
+async fn nodes_spare_attempts_once_all_have_counted_the_minimum() {
+    let harness = Harness::new();
+    let ((most, mut of_most), (least, mut of_least)) = (harness.node(2), harness.node(3));
+    count(&most, DEAD, RunEnd::Retried, 18);
+    count(&least, DEAD, RunEnd::Retried, 1);
+    of_most.run_once().await.unwrap();
+    of_least.run_once().await.unwrap();
+    of_most.run_once().await.unwrap();
+    assert!(!most.spares(&lane(DEAD)) && !least.spares(&lane(DEAD)), "19 failures are not enough");
+    count(&least, DEAD, RunEnd::Retried, 1);
+    of_least.run_once().await.unwrap();
+    of_most.run_once().await.unwrap();
+    assert!(most.spares(&lane(DEAD)) && least.spares(&lane(DEAD)));
+    count(&least, DEAD, RunEnd::Completed, 1);
+    assert!(most.spares(&lane(DEAD)) && !least.spares(&lane(DEAD)), "a node that reaches it spares nothing");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(!most.spares(&lane(DEAD)), "a suspicion ends");
     assert_eq!(harness.open().await, []);
 }

@@ -88,6 +88,11 @@ impl Harness {
         self.broker.depth(WEBHOOK_POOL).await.unwrap()
     }
 
+    /// The breakers of a node that runs the webhooks of `owned`.
+    pub fn circuits_in(sqlite: &Arc<SqliteStore>, owned: &Arc<OwnedPartitions>) -> Arc<Circuits> {
+        Arc::new(Circuits::new(Arc::clone(sqlite) as _, BREAKERS.rules, PROBE_MILLIS, Arc::clone(owned)))
+    }
+
     fn made_of(owned: OwnedPartitions, targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
@@ -113,7 +118,7 @@ impl Harness {
             fairness: fairness::Config::default(),
         };
         let waits = Arc::new(LongestWaits::default());
-        let circuits = Arc::new(Circuits::new(Arc::clone(&sqlite) as _, BREAKERS.rules, PROBE_MILLIS));
+        let circuits = Self::circuits_in(&sqlite, &owned);
         let (shared, hinted) = (Arc::clone(&circuits), Arc::clone(&hints));
         let watch =
             BreakerWatch::new(Arc::clone(&sqlite) as _, shared, hinted, Arc::clone(&clock) as _, NODE, BREAKERS);
