@@ -4,6 +4,7 @@
 //! conditional write under the leader's lease. A crash in between repeats the page, whose changed
 //! tasks no longer match, so nothing is done twice; `done` may then miss that page.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use punctual_core::bulk::{BulkOperation, BulkOperations, BulkProgress, BulkState};
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::LeaderLease;
-use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::ids::{NodeId, OperationId, TaskId};
 use punctual_core::state::{By, Change, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::Task;
@@ -28,6 +29,11 @@ const OPERATIONS_AT_ONCE: usize = 16;
 
 /// How often a task that others change meanwhile is tried.
 const ROUNDS: usize = 8;
+
+/// How long an operation is left alone after it failed; twice as long after each further time.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The longest of these pauses.
+const RETRY_PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// Ended operations that are removed at once.
 const PRUNED_AT_ONCE: usize = 100;
@@ -52,14 +58,24 @@ pub struct BulkWorker {
     config: Config,
     /// When it looks for old ones next.
     prune_at: Mutex<Instant>,
+    /// The running operations that failed when they were last tried.
+    failing: Mutex<HashMap<OperationId, Failing>>,
+}
+
+/// An operation that fails.
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    pause: Duration,
+    /// When it is tried again.
+    retry_at: Instant,
 }
 
 /// What a pass found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BulkPass {
-    /// No operation runs.
+    /// No operation runs, or those that do have failed and are not to be tried yet.
     Idle,
-    /// A page of each running operation was worked off.
+    /// A page was worked off of each running operation that did not fail.
     Worked,
     /// Another node has led since.
     NotLeader,
@@ -74,7 +90,7 @@ impl BulkWorker {
         node: NodeId,
         config: Config,
     ) -> Self {
-        Self { store, operations, clock, node, config, prune_at: Mutex::new(Instant::now()) }
+        Self { store, operations, clock, node, config, prune_at: Mutex::new(Instant::now()), failing: Mutex::default() }
     }
 
     /// Works as the holder of `lease`, until `shutdown`, or until another node has led since.
@@ -87,7 +103,7 @@ impl BulkWorker {
                 Ok(BulkPass::Idle) => self.config.interval,
                 Ok(BulkPass::NotLeader) => return,
                 Err(error) => {
-                    tracing::warn!(error = %error, "cannot work off a bulk operation; retrying at the next pass");
+                    tracing::warn!(error = %error, "cannot work off bulk operations; retrying");
                     self.config.interval
                 }
             };
@@ -98,23 +114,59 @@ impl BulkWorker {
         }
     }
 
-    /// Works off a page of each running operation.
+    /// Works off a page of each running operation. One that fails is left alone for a while; an
+    /// error is returned if none advanced.
     pub async fn run_once(&self, lease: &LeaderLease) -> Result<BulkPass, StoreError> {
         let running = self.operations.running_operations(OPERATIONS_AT_ONCE).await?;
-        if running.is_empty() {
-            self.prune().await?;
-            return Ok(BulkPass::Idle);
-        }
-        let mut failure = None;
+        self.failing.lock().retain(|id, _| running.iter().any(|operation| operation.id == *id));
+        let (mut has_advanced, mut failure) = (false, None);
         for operation in running {
+            let id = operation.id;
+            if self.is_put_off(id) {
+                continue;
+            }
             match self.advance(lease, operation).await {
-                Ok(true) => {}
+                Ok(true) => {
+                    has_advanced = true;
+                    self.failing.lock().remove(&id);
+                }
                 Ok(false) => return Ok(BulkPass::NotLeader),
                 // The others go on.
-                Err(error) => failure = Some(error),
+                Err(error) => {
+                    self.put_off(id);
+                    failure = Some((id, error));
+                }
             }
         }
-        failure.map_or(Ok(BulkPass::Worked), Err)
+        match failure {
+            Some((id, error)) if has_advanced => {
+                let failing = self.failing.lock().len();
+                tracing::warn!(
+                    operation.id = %id,
+                    failing,
+                    error = %error,
+                    "cannot work off a bulk operation; retrying within a minute, and the others go on"
+                );
+            }
+            Some((_, error)) => return Err(error),
+            None if has_advanced => {}
+            None => {
+                self.prune().await?;
+                return Ok(BulkPass::Idle);
+            }
+        }
+        Ok(BulkPass::Worked)
+    }
+
+    /// Whether an operation has failed and is not to be tried yet.
+    fn is_put_off(&self, id: OperationId) -> bool {
+        self.failing.lock().get(&id).is_some_and(|failing| Instant::now() < failing.retry_at)
+    }
+
+    fn put_off(&self, id: OperationId) {
+        let mut failing = self.failing.lock();
+        let pause = failing.get(&id).map_or(RETRY_PAUSE, |failing| (failing.pause * 2).min(RETRY_PAUSE_MAX));
+        failing.insert(id, Failing { pause, retry_at: Instant::now() + pause });
     }
 
     /// Works off a page of an operation. False if another node has led since.

@@ -1,13 +1,18 @@
 //! Bulk operations, page by page, through crashes and changes of the leader.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use punctual_core::bulk::{BulkKind, BulkOperation, BulkOperations, BulkState};
-use punctual_core::ids::NodeId;
+use punctual_core::coordinator::LeaderLease;
+use punctual_core::ids::{NodeId, OperationId};
 use punctual_core::state::State;
-use punctual_core::store::{Filter, Store};
+use punctual_core::store::{Cursor, Filter, Page, Store, StoreError};
+use punctual_core::time::Timestamp;
 use punctual_leader::bulk::{BulkPass, BulkWorker, Config};
+use punctual_store::sqlite::SqliteStore;
 use punctual_testkit::fixtures::{TENANT, at, task};
 
 use crate::{DEAD, Harness, NODE};
@@ -16,10 +21,66 @@ use crate::{DEAD, Harness, NODE};
 const TASKS: usize = 450;
 
 fn worker(harness: &Harness, node: NodeId) -> BulkWorker {
+    worker_on(harness, node, Arc::clone(&harness.store) as _)
+}
+
+fn worker_on(harness: &Harness, node: NodeId, operations: Arc<dyn BulkOperations>) -> BulkWorker {
     let config =
         Config { interval: Duration::from_secs(1), kept: Some(Duration::from_mins(1)), prune_interval: Duration::ZERO };
-    let store = &harness.store;
-    BulkWorker::new(Arc::clone(store) as _, Arc::clone(store) as _, Arc::clone(&harness.clock) as _, node, config)
+    BulkWorker::new(Arc::clone(&harness.store) as _, operations, Arc::clone(&harness.clock) as _, node, config)
+}
+
+/// A store that cannot list the tasks of customer "a" in time.
+struct SlowToList {
+    store: Arc<SqliteStore>,
+    is_slow: AtomicBool,
+    tried: AtomicUsize,
+}
+
+#[async_trait]
+impl BulkOperations for SlowToList {
+    async fn list_current(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+        if filter.metadata.get("customer").is_some_and(|customer| customer == "a") {
+            self.tried.fetch_add(1, Ordering::Relaxed);
+            if self.is_slow.load(Ordering::Relaxed) {
+                return Err(StoreError::Unavailable("statement timeout".to_owned()));
+            }
+        }
+        self.store.list_current(filter, after, limit).await
+    }
+
+    async fn insert_operation(&self, operation: BulkOperation) -> Result<(), StoreError> {
+        self.store.insert_operation(operation).await
+    }
+
+    async fn write_operation(&self, operation: BulkOperation) -> Result<bool, StoreError> {
+        self.store.write_operation(operation).await
+    }
+
+    async fn advance_operation(&self, lease: &LeaderLease, operation: BulkOperation) -> Result<bool, StoreError> {
+        self.store.advance_operation(lease, operation).await
+    }
+
+    async fn operation(&self, tenant: &str, id: OperationId) -> Result<Option<BulkOperation>, StoreError> {
+        self.store.operation(tenant, id).await
+    }
+
+    async fn list_operations(
+        &self,
+        tenant: &str,
+        after: Option<OperationId>,
+        limit: usize,
+    ) -> Result<Vec<BulkOperation>, StoreError> {
+        self.store.list_operations(tenant, after, limit).await
+    }
+
+    async fn running_operations(&self, limit: usize) -> Result<Vec<BulkOperation>, StoreError> {
+        self.store.running_operations(limit).await
+    }
+
+    async fn prune_operations(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        self.store.prune_operations(before, limit).await
+    }
 }
 
 async fn submit_many(harness: &Harness) {
@@ -125,4 +186,32 @@ async fn dead_letters_are_redriven_and_purged() {
         let done = read(&harness, &operation).await;
         assert_eq!((done.state, done.done), (BulkState::Done, 1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_operation_is_left_alone_for_a_while() {
+    let harness = Harness::new(true);
+    submit_many(&harness).await;
+    let (failing, other) = (begin(&harness, BulkKind::Cancel, "a").await, begin(&harness, BulkKind::Cancel, "b").await);
+    let (store, lease) = (Arc::clone(&harness.store), harness.lead(NODE).await);
+    let slow = Arc::new(SlowToList { store, is_slow: AtomicBool::new(true), tried: AtomicUsize::new(0) });
+    let worker = worker_on(&harness, NODE, Arc::clone(&slow) as _);
+    let tried = || slow.tried.load(Ordering::Relaxed);
+    while read(&harness, &other).await.state == BulkState::Running {
+        assert_eq!(worker.run_once(&lease).await.unwrap(), BulkPass::Worked, "the other one goes on");
+    }
+    assert_eq!(tried(), 1, "and does not wait for it again and again");
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+        let before = tried();
+        assert_eq!(worker.run_once(&lease).await.unwrap(), BulkPass::Idle);
+        tokio::time::advance(Duration::from_millis(seconds * 1_000 - 1)).await;
+        assert_eq!((worker.run_once(&lease).await.unwrap(), tried()), (BulkPass::Idle, before), "{seconds} s");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        worker.run_once(&lease).await.unwrap_err();
+        assert_eq!(tried(), before + 1, "{seconds} s");
+    }
+    slow.is_slow.store(false, Ordering::Relaxed);
+    tokio::time::advance(Duration::from_mins(1)).await;
+    while worker.run_once(&lease).await.unwrap() == BulkPass::Worked {}
+    assert_eq!(read(&harness, &failing).await.state, BulkState::Done);
 }
