@@ -8,10 +8,11 @@
 //! Invariant: a node declares another one gone only while its own session is open, and was for a
 //! while. When the server or a pooler ends all sessions, every node has time to return.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::registry::{NodePresence, NodeSession, Registry};
@@ -27,17 +28,45 @@ const ENDED_FOR: Duration = Duration::from_secs(1);
 /// How long the own session must have been open before.
 const OPEN_FOR: Duration = Duration::from_secs(2);
 
+/// The nodes that this node has declared gone, until they are removed from the registry or return.
+/// Their end was logged.
+#[derive(Debug, Default)]
+pub struct DeclaredGone {
+    nodes: Mutex<HashSet<NodeId>>,
+}
+
+impl DeclaredGone {
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.nodes.lock().contains(&node)
+    }
+
+    pub(crate) fn add(&self, node: NodeId) {
+        self.nodes.lock().insert(node);
+    }
+
+    /// Forgets all nodes but some.
+    pub(crate) fn keep(&self, is_kept: impl Fn(NodeId) -> bool) {
+        self.nodes.lock().retain(|node| is_kept(*node));
+    }
+}
+
 /// Declares nodes gone (see the module).
 pub struct DepartureWatch {
     registry: Arc<dyn Registry>,
     coordinator: Arc<dyn Coordinator>,
     sessions: ObservedSessions,
+    declared: Arc<DeclaredGone>,
 }
 
 impl DepartureWatch {
-    /// A watch for this node.
-    pub fn new(registry: Arc<dyn Registry>, coordinator: Arc<dyn Coordinator>, node: NodeId) -> Self {
-        Self { registry, coordinator, sessions: ObservedSessions::new(node) }
+    /// A watch for this node, which adds to `declared` what it logs.
+    pub fn new(
+        registry: Arc<dyn Registry>,
+        coordinator: Arc<dyn Coordinator>,
+        node: NodeId,
+        declared: Arc<DeclaredGone>,
+    ) -> Self {
+        Self { registry, coordinator, sessions: ObservedSessions::new(node), declared }
     }
 
     /// Watches until `shutdown`. Membership logs a registry that cannot be reached.
@@ -68,6 +97,7 @@ impl DepartureWatch {
         for node in self.sessions.observe(&nodes, Instant::now()) {
             if self.coordinator.declare_gone(node.id).await? {
                 declared += 1;
+                self.declared.add(node.id);
                 tracing::warn!(
                     node.id = %node.id,
                     node.name,

@@ -12,6 +12,8 @@ use punctual_core::registry::{NodePresence, Registry};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::departures::DeclaredGone;
+
 /// How far this node's wall clock is ahead of the store's at the moment, in milliseconds.
 pub type Skew = Arc<dyn Fn() -> i64 + Send + Sync>;
 
@@ -76,6 +78,7 @@ pub struct Membership {
     skew: Skew,
     interval: Duration,
     own: Arc<OwnPresence>,
+    declared_gone: Arc<DeclaredGone>,
 }
 
 impl Membership {
@@ -89,7 +92,13 @@ impl Membership {
         interval: Duration,
         own: Arc<OwnPresence>,
     ) -> Self {
-        Self { registry, me, skew, interval, own }
+        Self { registry, me, skew, interval, own, declared_gone: Arc::default() }
+    }
+
+    /// The same; it does not log that these nodes have left.
+    #[must_use]
+    pub fn with_declared_gone(self, declared_gone: Arc<DeclaredGone>) -> Self {
+        Self { declared_gone, ..self }
     }
 
     /// Records until `shutdown` is cancelled, and then leaves the registry: a node that has ended
@@ -110,7 +119,8 @@ impl Membership {
             // During the pause, so that it does not delay the next record.
             let rest = async {
                 if let Ok(Ok(nodes)) = tokio::time::timeout(pause, self.registry.nodes()).await {
-                    others.take_in(nodes.into_iter().filter(|node| node.id != self.me.id));
+                    let nodes = nodes.into_iter().filter(|node| node.id != self.me.id);
+                    others.take_in(nodes, &self.declared_gone);
                 }
                 tokio::time::sleep_until(recorded_at + others.interval(self.interval).min(pause)).await;
             };
@@ -143,8 +153,8 @@ impl OtherNodes {
     }
 
     /// Logs which nodes joined and left since the last read; returns how many of each. The first
-    /// read logs nothing.
-    fn take_in(&mut self, nodes: impl Iterator<Item = NodePresence>) -> (usize, usize) {
+    /// read logs nothing, and what was declared gone was logged before.
+    fn take_in(&mut self, nodes: impl Iterator<Item = NodePresence>, declared: &DeclaredGone) -> (usize, usize) {
         let now: HashMap<NodeId, NodePresence> = nodes.map(|node| (node.id, node)).collect();
         let names = now.iter().map(|(id, node)| (*id, node.name.clone())).collect();
         self.shortest_lease = now.values().filter_map(|node| node.lease).min();
@@ -154,10 +164,12 @@ impl OtherNodes {
             came += 1;
             tracing::info!(node.id = %node.id, node.name, node.address, node.version, "a node has joined");
         }
-        for (id, name) in before.iter().filter(|(id, _)| !now.contains_key(id)) {
+        for (id, name) in before.iter().filter(|(id, _)| !now.contains_key(id) && !declared.has(**id)) {
             gone += 1;
             tracing::info!(node.id = %id, node.name = name, "a node has left: it ended, or it died and was silent since");
         }
+        // One that has returned since may leave in another way.
+        declared.keep(|id| now.get(&id).is_some_and(|node| node.gone_at.is_some()));
         (came, gone)
     }
 }
@@ -208,9 +220,8 @@ mod tests {
         assert!(!own.is_steady_for(Some(other)), "its last record is too old");
     }
 
-    #[test]
-    fn a_node_that_joins_or_leaves_is_logged_once() {
-        let node = |number: u64| NodePresence {
+    fn node(number: u64) -> NodePresence {
+        NodePresence {
             id: NodeId::new(number),
             name: format!("n{number}"),
             address: String::new(),
@@ -222,9 +233,14 @@ mod tests {
             last_seen_at: Timestamp::from_millis(0),
             session: NodeSession::Unknown,
             gone_at: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_node_that_joins_or_leaves_is_logged_once() {
         let mut others = OtherNodes::default();
-        let mut logged = |numbers: &[u64]| others.take_in(numbers.iter().copied().map(node));
+        let declared = DeclaredGone::default();
+        let mut logged = |numbers: &[u64]| others.take_in(numbers.iter().copied().map(node), &declared);
         assert_eq!(logged(&[1, 2]), (0, 0), "they were there before");
         assert_eq!(logged(&[1, 2]), (0, 0));
         assert_eq!(logged(&[2, 3, 4]), (2, 1));
@@ -232,9 +248,23 @@ mod tests {
         assert_eq!(logged(&[]), (0, 3));
         assert_eq!(logged(&[1]), (1, 0), "it is back");
         let short = |seconds| NodePresence { lease: Some(Duration::from_secs(seconds)), ..node(seconds) };
-        others.take_in([node(1), short(9), short(4)].into_iter());
+        others.take_in([node(1), short(9), short(4)].into_iter(), &declared);
         let every = |seconds| others.interval(Duration::from_secs(seconds)).as_millis();
         assert_eq!((every(10), every(1)), (1_333, 1_000));
+    }
+
+    /// The watch for departures has said so.
+    #[test]
+    fn a_node_that_was_declared_gone_is_not_logged_again() {
+        let (mut others, declared) = (OtherNodes::default(), DeclaredGone::default());
+        let mut logged = |nodes: &[NodePresence]| others.take_in(nodes.iter().cloned(), &declared);
+        let gone = |number| NodePresence { gone_at: Some(Timestamp::from_millis(1)), ..node(number) };
+        logged(&[node(1), node(2), node(3)]);
+        declared.add(NodeId::new(1));
+        declared.add(NodeId::new(2));
+        assert_eq!(logged(&[gone(1), node(2), node(3)]), (0, 0), "the second has returned");
+        assert_eq!(logged(&[]), (0, 2), "two of them were not declared gone since");
+        assert!(!declared.has(NodeId::new(1)), "and nothing is left");
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,14 +44,16 @@ pub fn start_resolver(groups: &mut Groups, parts: &NodeParts) {
 pub fn start_membership(groups: &mut Groups, parts: &NodeParts, address: SocketAddr) {
     let (skew, own) = (Arc::clone(&parts.skew), Arc::clone(&parts.own_presence));
     let me = own_presence(parts, address);
-    let membership = Membership::new(parts.database.clone(), me, skew, parts.config.leader.renewal, own);
+    let membership = Membership::new(parts.database.clone(), me, skew, parts.config.leader.renewal, own)
+        .with_declared_gone(Arc::clone(&parts.declared_gone));
     groups.cluster.spawn("membership", |stop| membership.run(stop));
 }
 
 /// Starts the watch for nodes whose process has ended, if nodes share the store.
 pub fn start_departure_watch(groups: &mut Groups, parts: &NodeParts) {
     if parts.postgres.is_some() {
-        let watch = DepartureWatch::new(parts.database.clone(), Arc::clone(&parts.coordinator), parts.node);
+        let (registry, coordinator) = (parts.database.clone(), Arc::clone(&parts.coordinator));
+        let watch = DepartureWatch::new(registry, coordinator, parts.node, Arc::clone(&parts.declared_gone));
         groups.cluster.spawn("departure watch", |stop| watch.run(stop));
     }
 }

@@ -14,6 +14,7 @@ use punctual_core::networks::AllowedNetworks;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::time::millis;
+use punctual_leader::departures::DeclaredGone;
 use punctual_leader::membership::{OwnPresence, Skew};
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::cron_waker::CronWaker;
@@ -62,6 +63,8 @@ pub struct NodeParts {
     /// Wakes the elector of this node: the leader's lease may be free.
     pub leadership_freed: Arc<Notify>,
     pub own_presence: Arc<OwnPresence>,
+    /// The nodes whose end this node has logged.
+    pub declared_gone: Arc<DeclaredGone>,
     pub targets: Arc<Targets>,
     pub waits: Arc<LongestWaits>,
     pub webhooks: Webhooks,
@@ -93,6 +96,7 @@ impl NodeParts {
             queue_cache: QueueCache::default(),
             owned,
             leadership_freed: Arc::default(),
+            declared_gone: Arc::default(),
             own_presence: Arc::new(OwnPresence::new(config.leader.lease)),
             targets: Arc::new(targets(&config)),
             waits: Arc::default(),

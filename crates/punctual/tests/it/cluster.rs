@@ -245,9 +245,15 @@ async fn the_schema_can_be_migrated_by_hand() {
 impl Cluster {
     /// Returns once a node has logged a line that contains this.
     pub async fn until_logged(&self, node: usize, sentence: &str) -> String {
-        eventually(sentence, SOON, async || {
+        self.until_logged_any(node, &[sentence]).await
+    }
+
+    /// The same, with one of several sentences.
+    pub async fn until_logged_any(&self, node: usize, sentences: &[&str]) -> String {
+        eventually(&sentences.join(" or "), SOON, async || {
             let log = self.nodes[node].log();
-            let line = log.lines().find(|line| line.contains(sentence)).map(str::to_owned);
+            let is_one = |line: &&str| sentences.iter().any(|sentence| line.contains(sentence));
+            let line = log.lines().find(is_one).map(str::to_owned);
             line.ok_or(log)
         })
         .await
