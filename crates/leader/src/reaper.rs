@@ -183,7 +183,8 @@ impl Reaper {
         };
         let mut policy = task.body.retry_policy.clone();
         if task.body.callback.is_none() {
-            // It is about webhooks. A pull worker whose lease ends with its timeout may well be lost.
+            // It is about webhooks. A pull worker whose lease ends with its timeout may well be
+            // lost.
             policy.retry_on = None;
         }
         // A task may well kill the pull worker that runs it. A node only calls its target.

@@ -2,7 +2,8 @@
 //!
 //! The push side of the dispatcher uses it. Without a broker a claim starts the runs: one write,
 //! and as many tasks as may begin now or soon. With one, a claim queues the tasks, and the worker
-//! that receives their messages starts them. Invariant: the slots of all tasks that are sent are taken.
+//! that receives their messages starts them. Invariant: the slots of all tasks that are sent are
+//! taken.
 
 use std::sync::Arc;
 use std::time::Duration;

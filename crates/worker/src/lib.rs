@@ -14,7 +14,6 @@ pub mod answer;
 mod config;
 mod connect;
 pub mod consumer;
-mod destination;
 mod executor;
 mod fault;
 mod guard;
@@ -29,6 +28,7 @@ mod shutdown;
 mod slots;
 pub mod stats;
 pub mod webhook;
+mod webhook_urls;
 
 pub use config::{Config, Deps, Report};
 pub use consumer::Consumer;

@@ -24,11 +24,11 @@ use url::Url;
 
 use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
 use crate::connect::{Connector, trust_machine};
-use crate::destination::Destinations;
 use crate::fault::{classify, is_unread};
 use crate::guard::{CALLING_TENANT, NetworkGuard};
 use crate::lookups::Lookups;
 use crate::request;
+use crate::webhook_urls::WebhookUrls;
 
 /// How webhooks are called.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub struct WebhookConfig {
     pub idle_per_target: usize,
     /// How long idle connections are kept.
     pub idle_timeout: Duration,
-    /// How often a connection of HTTP/2 under calls is pinged, and how long the answer may take. One
-    /// that is stuck would take all calls to its target.
+    /// How often a connection of HTTP/2 under calls is pinged, and how long the answer may take.
+    /// One that is stuck would take all calls to its target.
     pub ping_interval: Duration,
 }
 
@@ -65,7 +65,7 @@ impl Default for WebhookConfig {
 #[derive(Clone)]
 pub struct Webhooks {
     allowed: AllowedNetworks,
-    destinations: Arc<Destinations>,
+    urls: Arc<WebhookUrls>,
     /// Calls every allowed network.
     anywhere: GuardedClient,
     /// The same, but never this machine.
@@ -100,7 +100,7 @@ impl Webhooks {
     pub(crate) fn with_lookups(config: WebhookConfig, lookups: &Lookups) -> Self {
         let tls = trust_machine();
         Self {
-            destinations: Arc::default(),
+            urls: Arc::default(),
             anywhere: GuardedClient::new(&config, config.allowed.clone(), lookups, &tls),
             elsewhere: GuardedClient::new(&config, config.allowed.clone().without_this_machine(), lookups, &tls),
             response_bytes: config.response_bytes.min(limits::RESULT),
@@ -113,18 +113,18 @@ impl Webhooks {
     pub async fn call(&self, task: &Task, results: Results, now: Timestamp, deadline: Instant) -> WebhookResult {
         let broken = |status, fault| WebhookResult::Broken { status, fault };
         let Some(callback) = &task.body.callback else { return broken(None, CallFault::NoTarget) };
-        let Some(destination) = self.destinations.parse(&callback.url) else {
+        let Some(target) = self.urls.parse(&callback.url) else {
             return broken(None, CallFault::NoTarget);
         };
-        let GuardedClient { client, guard } = self.client_for(task, &destination.url);
-        if guard.blocks(&destination.url) {
+        let GuardedClient { client, guard } = self.client_for(task, &target.url);
+        if guard.blocks(&target.url) {
             return broken(None, CallFault::Blocked);
         }
         let body = Full::from(request::body(task, callback, results));
         let request = || {
             let mut request = Request::new(body.clone());
             *request.method_mut() = Method::POST;
-            *request.uri_mut() = destination.uri.clone();
+            *request.uri_mut() = target.uri.clone();
             *request.headers_mut() = request::headers(task, callback, now);
             request
         };

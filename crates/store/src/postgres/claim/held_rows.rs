@@ -44,8 +44,8 @@ impl HeldRow<'_> {
     }
 }
 
-/// Writes the changes. Fails, and the transaction with it, unless all are written. Returns where the
-/// rows lie then: the index of each, and its location.
+/// Writes the changes. Fails, and the transaction with it, unless all are written. Returns where
+/// the rows lie then: the index of each, and its location.
 pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<Vec<(usize, Tid)>, Fault> {
     if takes.is_empty() {
         return Ok(Vec::new());

@@ -15,26 +15,26 @@ const KEPT_MAX: usize = 1_024;
 
 /// Where a webhook is.
 #[derive(Debug)]
-pub(crate) struct Destination {
+pub(crate) struct WebhookUrl {
     pub(crate) url: Url,
     pub(crate) uri: Uri,
 }
 
 /// The URLs that are kept (see the module).
 #[derive(Debug, Default)]
-pub(crate) struct Destinations {
-    kept: Mutex<HashMap<String, Arc<Destination>>>,
+pub(crate) struct WebhookUrls {
+    kept: Mutex<HashMap<String, Arc<WebhookUrl>>>,
 }
 
-impl Destinations {
+impl WebhookUrls {
     /// The parsed URL; none if it cannot be called.
-    pub(crate) fn parse(&self, text: &str) -> Option<Arc<Destination>> {
+    pub(crate) fn parse(&self, text: &str) -> Option<Arc<WebhookUrl>> {
         if let Some(kept) = self.kept.lock().get(text) {
             return Some(Arc::clone(kept));
         }
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
         let uri = url.as_str().parse().ok()?;
-        let parsed = Arc::new(Destination { url, uri });
+        let parsed = Arc::new(WebhookUrl { url, uri });
         let mut kept = self.kept.lock();
         // Those in use come back at once.
         if kept.len() >= KEPT_MAX {
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn a_url_is_parsed_once_and_many_are_not_kept() {
-        let destinations = Destinations::default();
-        let parsed = destinations.parse("http://a.example/b?c").unwrap();
+        let urls = WebhookUrls::default();
+        let parsed = urls.parse("http://a.example/b?c").unwrap();
         assert_eq!(parsed.uri, "http://a.example/b?c");
-        assert!(Arc::ptr_eq(&parsed, &destinations.parse("http://a.example/b?c").unwrap()));
-        assert!(destinations.parse("no url").is_none());
+        assert!(Arc::ptr_eq(&parsed, &urls.parse("http://a.example/b?c").unwrap()));
+        assert!(urls.parse("no url").is_none());
         for number in 0..KEPT_MAX * 2 {
-            assert!(destinations.parse(&format!("http://a.example/{number}")).is_some());
+            assert!(urls.parse(&format!("http://a.example/{number}")).is_some());
         }
-        assert!(destinations.kept.lock().len() <= KEPT_MAX);
+        assert!(urls.kept.lock().len() <= KEPT_MAX);
     }
 }
