@@ -20,7 +20,8 @@ pub enum CronError {
     },
     /// Not five and not six fields.
     #[error(
-        "has {found} field(s); write five (minute hour day-of-month month day-of-week) or six with seconds first, separated by spaces"
+        "has {found} {}; write five (minute hour day-of-month month day-of-week) or six with seconds first, separated by spaces",
+        if *found == 1 { "field" } else { "fields" }
     )]
     FieldCount {
         /// How many there are.
@@ -84,6 +85,9 @@ pub enum CronError {
         /// The field.
         field: &'static str,
     },
+    /// More than one field has a fault.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Fields(Vec<CronError>),
     /// No date matches.
     #[error("never matches, because no month that it names has such a day; change its day or its month")]
     Impossible,

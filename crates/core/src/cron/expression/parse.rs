@@ -91,19 +91,46 @@ pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
         }
         _ => return Err(CronError::FieldCount { found: expanded.len() }),
     };
+    let mut faults = FieldFaults::default();
+    let seconds = faults.of(values(&SECOND, second));
+    let minutes = faults.of(values(&MINUTE, minute));
+    let hours = faults.of(values(&HOUR, hour));
+    let of_month = faults.of(days_of_month(day_of_month));
+    let months = faults.of(values(&MONTH, month));
+    let of_week = faults.of(days_of_week(day_of_week));
+    faults.finish()?;
+    let either = is_restricted(day_of_month) && is_restricted(day_of_week);
     Ok(CronExpression {
         text: written.join(" "),
-        seconds: values(&SECOND, second)?,
-        minutes: values(&MINUTE, minute)?,
-        hours: narrow(values(&HOUR, hour)?),
+        seconds,
+        minutes,
+        hours: narrow(hours),
         wildcard_hours: wildcard_hours(hour)?,
-        days: Days {
-            of_month: days_of_month(day_of_month)?,
-            of_week: days_of_week(day_of_week)?,
-            either: is_restricted(day_of_month) && is_restricted(day_of_week),
-        },
-        months: narrow(values(&MONTH, month)?),
+        days: Days { of_month, of_week, either },
+        months: narrow(months),
     })
+}
+
+/// The faults of the fields so far.
+#[derive(Default)]
+struct FieldFaults(Vec<CronError>);
+
+impl FieldFaults {
+    /// What a field names; nothing if it has a fault.
+    fn of<T: Default>(&mut self, field: Result<T, CronError>) -> T {
+        field.unwrap_or_else(|fault| {
+            self.0.push(fault);
+            T::default()
+        })
+    }
+
+    fn finish(mut self) -> Result<(), CronError> {
+        match self.0.len() {
+            0 => Ok(()),
+            1 => Err(self.0.remove(0)),
+            _ => Err(CronError::Fields(self.0)),
+        }
+    }
 }
 
 /// Whether a field is the time zone of a crontab, such as `CRON_TZ=Europe/Berlin`.

@@ -16,11 +16,11 @@ fn a_refusal_says_what_to_write_instead() {
         ("", "is empty; write five fields (minute hour day-of-month month day-of-week), such as 30 8 * * MON-FRI"),
         (
             "* * * *",
-            "has 4 field(s); write five (minute hour day-of-month month day-of-week) or six with seconds first, separated by spaces",
+            "has 4 fields; write five (minute hour day-of-month month day-of-week) or six with seconds first, separated by spaces",
         ),
         (
             "* * * * * * 2026",
-            "has 7 field(s); write five (minute hour day-of-month month day-of-week) or six with seconds first, separated by spaces",
+            "has 7 fields; write five (minute hour day-of-month month day-of-week) or six with seconds first, separated by spaces",
         ),
         (
             "@fortnightly",
@@ -55,6 +55,14 @@ fn a_refusal_says_what_to_write_instead() {
         (
             "0 9am * * *",
             "has \"9am\" in the hour field, which is not understood; write numbers from 0 to 23, ranges such as 9-17, steps such as */6, or a list of these",
+        ),
+        (
+            "61 25 * 13 *",
+            "has \"61\" in the minute field, which goes from 0 to 59; has \"25\" in the hour field, which goes from 0 to 23; has \"13\" in the month field, which goes from 1 to 12",
+        ),
+        (
+            "5",
+            "has 1 field; write five (minute hour day-of-month month day-of-week) or six with seconds first, separated by spaces",
         ),
         ("0 0 30 2 *", "never matches, because no month that it names has such a day; change its day or its month"),
     ] {
