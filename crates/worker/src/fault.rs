@@ -16,7 +16,7 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> CallFault {
         if let Some(error) = cause.downcast_ref::<ResolveError>() {
             return match error {
                 ResolveError::Blocked => CallFault::Blocked,
-                ResolveError::Unresolved(error) => CallFault::Dns(error.to_string()),
+                ResolveError::Unresolved(error) => CallFault::Dns(without_number(&error.to_string())),
             };
         }
         if let Some(error) = tls_cause(cause) {
@@ -30,7 +30,12 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> CallFault {
         last = cause.to_string();
         next = cause.source();
     }
-    CallFault::Connection(last)
+    CallFault::Connection(without_number(&last))
+}
+
+/// The text of an I/O error without the number of the operating system, which says nothing more.
+fn without_number(text: &str) -> String {
+    text.split(" (os error ").next().unwrap_or(text).to_owned()
 }
 
 /// Whether the target has refused a request over HTTP/2 before it read any of it.
@@ -54,4 +59,17 @@ fn tls_cause<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
         return Some(error);
     }
     tls_cause(cause.downcast_ref::<io::Error>()?.get_ref()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_has_no_number_of_the_system() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert!(refused.to_string().contains("os error"), "{refused}");
+        let CallFault::Connection(text) = classify(&refused) else { panic!("not a fault of the connection") };
+        assert!(!text.is_empty() && !text.contains("os error"), "{text}");
+    }
 }
