@@ -5,17 +5,15 @@
 //! be about a value that nobody sent; and the list is bounded, the rest is counted.
 
 use punctual_client::problem::FieldError;
-use punctual_core::json::Json;
-use serde::Serialize;
 
 use crate::error::{ErrorCode, SubmissionError};
 use crate::nearest::did_you_mean;
 use crate::sent::Sent;
 
-/// The maximum number of faults that are listed.
-const LISTED_MAX: usize = 100;
+/// The maximum number of faults of a request that are listed.
+pub const LISTED_MAX: usize = 100;
 /// The maximum number of faults that are listed for the items of one list.
-pub(crate) const ITEMS_MAX: usize = 20;
+pub const ITEMS_MAX: usize = 20;
 
 /// The faults of a request (see the module).
 #[derive(Clone, Debug, Default)]
@@ -32,12 +30,6 @@ impl Faults {
     /// Adds a fault.
     pub fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
         self.push(FieldError::new(pointer, message));
-    }
-
-    /// Adds a fault of a value.
-    pub fn add_value(&mut self, pointer: impl Into<String>, message: impl Into<String>, value: impl Serialize) {
-        let value = serde_json::to_string(&value).ok().and_then(|text| Json::trusted(text).ok());
-        self.push(FieldError::new(pointer, message).with_value(value));
     }
 
     /// Adds a fault of a text that should be one of the known words.

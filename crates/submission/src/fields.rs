@@ -159,7 +159,7 @@ impl Faults {
         let millis = given.to_millis_within(min_millis, max_millis);
         if millis.is_none() {
             let (min, max) = (Seconds::from_millis(min_millis).0, Seconds::from_millis(max_millis).0);
-            self.add_value(pointer, format!("must be a number from {min} to {max}"), given);
+            self.add(pointer, format!("must be a number from {min} to {max}"));
         }
         millis
     }

@@ -32,7 +32,7 @@ mod task;
 pub use batch_context::BatchContext;
 pub use error::{ErrorCode, SubmissionError, pointer_token};
 pub use factory::{Firing, TaskFactory};
-pub use faults::Faults;
+pub use faults::{Faults, ITEMS_MAX, LISTED_MAX};
 pub use nearest::{did_you_mean, nearest};
 pub use queue_defaults::keep_order;
 pub use rules::{QueueCache, SubmissionRules};

@@ -18,8 +18,7 @@ const SHOWN_MAX: usize = 100;
 const HIDDEN: &str = "…";
 
 /// The members that hold what users of our users may have written, or a key.
-const CARRIED: &[&str] =
-    &["payload", "result", "progress", "checkpoint", "details", "callback_headers", "callback_body", "headers"];
+const CARRIED: &[&str] = &["payload", "result", "progress", "checkpoint", "details", "callback_headers", "headers"];
 
 /// Parts of names that are names of secrets.
 const SECRET: &[&str] =
