@@ -7,7 +7,7 @@ use strsim::damerau_levenshtein;
 
 /// The maximum length of a text that is compared, in bytes: longer than any known word.
 const COMPARED_MAX: usize = 64;
-/// The maximum number of changed characters in a word of any length.
+/// The maximum number of changed characters in a word of six or more.
 const CHANGES_MAX: usize = 2;
 
 /// The known word that `text` is probably meant to be. Case makes no difference, nor does a hyphen
@@ -17,8 +17,12 @@ pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         return None;
     }
     let text = folded(text);
-    // In a short word two changed characters make another word.
-    let most = (text.chars().count() / 3).min(CHANGES_MAX);
+    // In a short word two changed characters make another word, and in a letter one does.
+    let most = match text.chars().count() {
+        0 | 1 => return None,
+        2..=5 => 1,
+        _ => CHANGES_MAX,
+    };
     let distances = known.into_iter().map(|word| (damerau_levenshtein(&folded(word), &text), word));
     distances.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, word)| word)
 }
@@ -36,7 +40,7 @@ fn folded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const KNOWN: [&str; 5] = ["priority", "payload", "retry_policy", "type", "skip"];
+    const KNOWN: [&str; 6] = ["priority", "payload", "retry_policy", "type", "skip", "sky"];
 
     #[test]
     fn a_misspelt_word_has_a_nearest_one() {
@@ -47,6 +51,7 @@ mod tests {
             ("retry-policy", "retry_policy"),
             ("SKIP", "skip"),
             ("typ", "type"),
+            ("sk", "sky"),
         ] {
             assert_eq!(nearest(text, KNOWN), Some(word), "{text}");
         }
