@@ -24,6 +24,7 @@ mod not_modified;
 pub mod openapi;
 pub mod operations;
 mod overview;
+mod parameterless;
 pub mod presence;
 pub mod problem;
 pub mod readiness;
@@ -44,14 +45,16 @@ mod yielding;
 use std::sync::Arc;
 
 pub use operations::Operations;
+use parameterless::Parameterless;
 pub use state::{Api, ApiConfig, ApiParts};
 
 /// All routes, over `api`.
 pub fn router(api: &Api) -> axum::Router {
     let (routes, document) = openapi::assemble(routes::router()).split_for_parts();
+    let parameterless = Parameterless::of(&document);
     let routes = routes.merge(openapi::router(&document)).merge(overview::router(&document, true));
     let routes = routes.with_state(api.clone());
-    middleware::apply(routes, Arc::clone(&api.operations), Some(Arc::clone(&api.admission)))
+    middleware::apply(routes, Arc::clone(&api.operations), Some(Arc::clone(&api.admission)), parameterless)
 }
 
 /// The routes that every node serves: liveness, readiness and metrics, and a list of these. They
@@ -59,5 +62,5 @@ pub fn router(api: &Api) -> axum::Router {
 pub fn operations_router(operations: Arc<Operations>) -> axum::Router {
     let (routes, document) = routes::health::router().merge(routes::metrics::router()).split_for_parts();
     let routes = routes.merge(overview::router(&document, false));
-    middleware::apply(routes.with_state(Arc::clone(&operations)), operations, None)
+    middleware::apply(routes.with_state(Arc::clone(&operations)), operations, None, Parameterless::default())
 }

@@ -32,6 +32,7 @@ use crate::deadline::BodyArrival;
 use crate::encoding::{self, AnswerEncoder};
 use crate::not_modified::KnownTags;
 use crate::operations::Operations;
+use crate::parameterless::Parameterless;
 use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
 use crate::server::UnreadOnConnection;
@@ -42,16 +43,21 @@ const DISCARDED_BYTES: u64 = 1024 * 1024;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// `routes` with the middleware around them.
-pub fn apply(routes: Router, operations: Arc<Operations>, admission: Option<Arc<Admission>>) -> Router {
+pub fn apply(
+    routes: Router,
+    operations: Arc<Operations>,
+    admission: Option<Arc<Admission>>,
+    parameterless: Parameterless,
+) -> Router {
     routes
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this path does not take this method")
         })
         .fallback(async || Problem::new(Code::NotFound, "there is no such path"))
-        .layer(from_fn_with_state((operations, admission), handle))
+        .layer(from_fn_with_state((operations, admission, Arc::new(parameterless)), handle))
 }
 
-type MiddlewareState = (Arc<Operations>, Option<Arc<Admission>>);
+type MiddlewareState = (Arc<Operations>, Option<Arc<Admission>>, Arc<Parameterless>);
 
 async fn handle(State(state): State<MiddlewareState>, request: Request, next: Next) -> Response {
     let began = Instant::now();
@@ -83,7 +89,7 @@ async fn handle(State(state): State<MiddlewareState>, request: Request, next: Ne
 }
 
 async fn run(
-    (operations, admission): &MiddlewareState,
+    (operations, admission, parameterless): &MiddlewareState,
     mut request: Request,
     next: Next,
     id: &RequestId,
@@ -103,6 +109,7 @@ async fn run(
             }
         },
     };
+    parameterless.check(&mut request)?;
     let known_tags = KnownTags::of(request.method(), request.headers());
     let encoder = AnswerEncoder::of(request.headers(), &operations.encoding_pool);
     request.extensions_mut().insert(id.clone());

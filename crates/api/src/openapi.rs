@@ -17,7 +17,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use bytes::Bytes;
 use punctual_client::{Envelope, Problem};
-use utoipa::openapi::external_docs::ExternalDocsBuilder;
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
@@ -85,10 +84,6 @@ fn describe(document: &mut OpenApi) {
         .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
         .build();
     document.servers = Some(vec![ServerBuilder::new().url("/").description(Some("This server")).build()]);
-    // A path of the server itself: it is there wherever the document is.
-    document.external_docs = Some(
-        ExternalDocsBuilder::new().url("/").description(Some("Every call of this server, with a sentence")).build(),
-    );
     let tags = [
         ("tasks", "Submit, read, change and cancel tasks. docs/lists.md, docs/order.md and docs/explain.md have more"),
         ("dead letters", "Tasks whose retries are used up, or whose error was not retryable. docs/retries.md has more"),
@@ -173,8 +168,8 @@ fn complete(path: &str, operation: &mut Operation) {
     }
     let responses = &mut operation.responses;
     let own = operation.parameters.get_or_insert_default();
-    if own.iter().any(|parameter| matches!(parameter, RefOr::T(one) if one.parameter_in == ParameterIn::Query)) {
-        // Every route that reads its query refuses what it does not know.
+    if is_versioned {
+        // Every call refuses parameters that it does not know.
         for (status, response) in Invalid::responses() {
             responses.responses.entry(status).or_insert(response);
         }

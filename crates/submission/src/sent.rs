@@ -26,6 +26,13 @@ impl<T> Sent<T> {
         Self::new(Some(value), Faults::default())
     }
 
+    /// The same body, with the faults of another part of the request.
+    #[must_use]
+    pub fn with(mut self, add: impl FnOnce(&mut Faults)) -> Self {
+        add(&mut self.faults);
+        self
+    }
+
     /// What `check` makes of the body. It returns none only with a fault.
     pub fn check<R>(self, check: impl FnOnce(T, &mut Faults) -> Option<R>) -> Result<R, SubmissionError> {
         let Self { value, mut faults } = self;

@@ -13,6 +13,8 @@ use punctual_submission::reading::{self, NotJson};
 use punctual_submission::{Faults, Sent, SubmissionError};
 
 use super::body;
+use super::query::Query;
+use crate::parameterless::refused_by_body;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -31,8 +33,9 @@ impl<T: RequestBody> FromRequest<Api> for JsonBody<T> {
         if !request.body().is_end_stream() {
             body::require_json(request.headers())?;
         }
+        let parameters = refused_by_body(&request);
         let bytes = body::read(request, api.config.body_bytes).await?;
-        Self::read(bytes)
+        Ok(Self::read(bytes)?.beside(parameters))
     }
 }
 
@@ -44,6 +47,16 @@ impl<T: RequestBody> JsonBody<T> {
 }
 
 impl<T> JsonBody<T> {
+    /// A body of which nothing was sent.
+    fn absent(value: T, bytes: Bytes) -> Self {
+        Self { sent: Sent::good(value), bytes }
+    }
+
+    /// The same body, with the faults of the query.
+    fn beside(self, query: Query) -> Self {
+        Self { sent: self.sent.with(|faults| query.finish_into(faults)), ..self }
+    }
+
     /// What `check` makes of the body; a problem if the body or the check has a fault. `check`
     /// returns none only with a fault.
     pub fn check<R>(self, check: impl FnOnce(T, &mut Faults) -> Option<R>) -> Result<R, Problem> {
@@ -55,13 +68,19 @@ impl<T> JsonBody<T> {
         self.sent.check_ref(check).map_err(|error| quoting(&self.bytes, error))
     }
 
+    /// The body as it was sent.
+    pub fn text(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
     /// A body whose values have no rules.
     pub fn finish(self) -> Result<T, Problem> {
         self.check(|value, _| Some(value))
     }
 }
 
-fn quoting(bytes: &[u8], error: SubmissionError) -> Problem {
+/// The problem with these faults, which say what was sent there.
+pub fn quoting(bytes: &[u8], error: SubmissionError) -> Problem {
     match std::str::from_utf8(bytes) {
         Ok(text) => error.quoting(text).into(),
         Err(_) => error.into(),
@@ -76,15 +95,17 @@ impl<T: RequestBody + Default> FromRequest<Api> for MaybeJsonBody<T> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let media_type = body::require_json(request.headers());
+        let parameters = refused_by_body(&request);
         let bytes = body::read(request, api.config.body_bytes).await?;
         if bytes.is_empty() {
-            return Ok(Self(JsonBody { sent: Sent::good(T::default()), bytes }));
+            return Ok(Self(JsonBody::absent(T::default(), bytes).beside(parameters)));
         }
         media_type?;
-        if bytes.trim_ascii() == b"null" {
-            return Ok(Self(JsonBody { sent: Sent::good(T::default()), bytes }));
-        }
-        JsonBody::read(bytes).map(Self)
+        let body = match bytes.trim_ascii() {
+            b"null" => JsonBody::absent(T::default(), bytes),
+            _ => JsonBody::read(bytes)?,
+        };
+        Ok(Self(body.beside(parameters)))
     }
 }
 

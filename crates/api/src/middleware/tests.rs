@@ -19,7 +19,13 @@ fn request(method: &str, path: &str) -> HttpRequest<Body> {
 
 /// An answer of `routes` with the middleware of `world`.
 async fn behind(world: &World, routes: Router, request: HttpRequest<Body>) -> Answer {
-    Answer::of(apply(routes, Arc::clone(&world.api.operations), None).oneshot(request).await.unwrap()).await
+    Answer::of(
+        apply(routes, Arc::clone(&world.api.operations), None, Parameterless::default())
+            .oneshot(request)
+            .await
+            .unwrap(),
+    )
+    .await
 }
 
 #[tokio::test]
