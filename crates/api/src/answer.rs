@@ -35,13 +35,18 @@ fn of_bytes(status: StatusCode, bytes: Vec<u8>) -> Response {
 
 /// A page of a list as JSON, with a tag of its content.
 pub fn page<T: Serialize>(view: View, page: Page<T>) -> Response {
-    let bytes = match view {
-        View::Full => written(&page),
+    match view {
+        View::Full => list(&page),
         View::Summary => {
             let items: Vec<Value> = page.items.iter().map(view::summary).collect();
-            written(&Page { items, next_cursor: page.next_cursor })
+            list(&Page { items, next_cursor: page.next_cursor })
         }
-    };
+    }
+}
+
+/// A page whose items have nothing that a summary leaves out.
+pub fn list(page: &impl Serialize) -> Response {
+    let bytes = written(page);
     let tag = not_modified::tag_of(&bytes);
     let mut response = of_bytes(StatusCode::OK, bytes);
     response.headers_mut().insert(ETAG, tag);

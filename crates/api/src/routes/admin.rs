@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{Node, NodePage, Page, Partition, PartitionPage};
 use punctual_core::ids::NodeId;
@@ -17,10 +16,10 @@ use punctual_core::registry::NodePresence;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::{aged, json};
+use crate::answer::{self, aged};
 use crate::cluster::{self, ClusterSnapshot};
 use crate::extract::query::{PageParams, Query};
-use crate::openapi::Unavailable;
+use crate::openapi::{NotModified, Unavailable};
 use crate::problem::Problem;
 use crate::state::Api;
 
@@ -41,7 +40,7 @@ pub fn router() -> OpenApiRouter<Api> {
 #[utoipa::path(
     get, path = "/v1/admin/nodes", tag = "admin",
     params(PageParams),
-    responses((status = 200, description = "The nodes", body = NodePage, headers(("Age" = u64))), Unavailable),
+    responses((status = 200, description = "The nodes", body = NodePage, headers(("Age" = u64))), NotModified, Unavailable),
 )]
 async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     let paging = Paging::read("nodes", query)?;
@@ -59,7 +58,7 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
         view(node, &cluster, partitions, api.config.node_lease)
     };
     let page = Page { items: items.into_iter().map(view).collect(), next_cursor };
-    Ok(aged(json(StatusCode::OK, &page), age))
+    Ok(aged(answer::list(&page), age))
 }
 
 fn view(node: NodePresence, cluster: &ClusterSnapshot, partitions: usize, lease: Duration) -> Node {
@@ -90,7 +89,7 @@ fn view(node: NodePresence, cluster: &ClusterSnapshot, partitions: usize, lease:
 #[utoipa::path(
     get, path = "/v1/admin/partitions", tag = "admin",
     params(PageParams),
-    responses((status = 200, description = "The partitions", body = PartitionPage, headers(("Age" = u64))), Unavailable),
+    responses((status = 200, description = "The partitions", body = PartitionPage, headers(("Age" = u64))), NotModified, Unavailable),
 )]
 async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     let paging = Paging::read("partitions", query)?;
@@ -108,7 +107,7 @@ async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Respons
             expires_at: row.expires_at,
         }
     });
-    Ok(aged(json(StatusCode::OK, &Page { items: partitions.collect(), next_cursor }), age))
+    Ok(aged(answer::list(&Page { items: partitions.collect::<Vec<_>>(), next_cursor }), age))
 }
 
 #[cfg(test)]

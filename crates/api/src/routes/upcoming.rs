@@ -1,7 +1,6 @@
 //! `GET /v1/upcoming`: what will run, by name.
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::forecast::{UpcomingKey, UpcomingPosition};
@@ -11,11 +10,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use crate::answer::json;
+use crate::answer;
 use crate::cursor::{Listing, refused};
 use crate::extract::Tenant;
 use crate::extract::query::{PageParams, Query};
-use crate::openapi::Invalid;
+use crate::openapi::{Invalid, NotModified};
 use crate::problem::Problem;
 use crate::state::Api;
 use crate::upcoming::{UpcomingRequest, UpcomingSlice};
@@ -43,7 +42,7 @@ pub fn router() -> OpenApiRouter<Api> {
     ),
     responses(
         (status = 200, description = "A page of what will run. It may be short or empty and still have a `next_cursor`: only a page without one is the last", body = wire::Upcoming),
-        Invalid,
+        NotModified, Invalid,
     ),
 )]
 async fn list_upcoming(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
@@ -65,7 +64,7 @@ async fn list_upcoming(State(api): State<Api>, Tenant(tenant): Tenant, mut query
     let page = api.upcoming.page(&tenant, UpcomingRequest { now, after, to, limit }).await?;
     let UpcomingSlice { items, next, schedules_missing } = page;
     let next_cursor = next.map(|position| seal(listing, position));
-    Ok(json(StatusCode::OK, &wire::Upcoming { items, next_cursor, schedules_missing }))
+    Ok(answer::list(&wire::Upcoming { items, next_cursor, schedules_missing }))
 }
 
 /// The cursor after a position: its instant, which kind it is of, and its number or id.

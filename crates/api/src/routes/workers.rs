@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{Worker, WorkerPage, WorkerStatus};
 use punctual_core::obstacles::Holder;
@@ -12,10 +11,11 @@ use punctual_core::time::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::json;
+use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::Tenant;
 use crate::extract::query::{PageParams, Query};
+use crate::openapi::NotModified;
 use crate::presence::{LEASES_MAX, merge};
 use crate::problem::Problem;
 use crate::state::Api;
@@ -32,7 +32,7 @@ pub fn router() -> OpenApiRouter<Api> {
 #[utoipa::path(
     get, path = "/v1/workers", tag = "workers",
     params(PageParams),
-    responses((status = 200, description = "A page of workers", body = WorkerPage)),
+    responses((status = 200, description = "A page of workers", body = WorkerPage), NotModified),
 )]
 async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, query: Query) -> Result<Response, Problem> {
     let (limit, cursor) = query.page()?;
@@ -51,7 +51,7 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, query: Que
         view(presence, holder, lost_before)
     };
     let items: Vec<Worker> = workers.into_values().map(view).collect();
-    Ok(json(StatusCode::OK, &listing.page(items, limit, |last| last.worker_id.clone().into_bytes())))
+    Ok(answer::list(&listing.page(items, limit, |last| last.worker_id.clone().into_bytes())))
 }
 
 /// A worker that holds a task is active, however long ago it polled.

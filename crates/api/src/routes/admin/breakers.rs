@@ -10,11 +10,11 @@ use punctual_core::store::StoreError;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::json;
+use crate::answer;
 use crate::cursor::{self, Listing};
-use crate::extract::JsonBody;
 use crate::extract::query::{PageParams, Query};
-use crate::openapi::{Invalid, NotFound, Unavailable};
+use crate::extract::{JsonBody, Tenant};
+use crate::openapi::{Invalid, NotFound, NotModified, Unavailable};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -32,7 +32,7 @@ pub fn router() -> OpenApiRouter<Api> {
 #[utoipa::path(
     get, path = "/v1/admin/breakers", tag = "admin",
     params(("tenant" = Option<String>, Query, min_length = 1, description = "Only breakers of this tenant"), PageParams),
-    responses((status = 200, description = "A page of breakers", body = BreakerPage), Invalid, Unavailable),
+    responses((status = 200, description = "A page of breakers", body = BreakerPage), NotModified, Invalid, Unavailable),
 )]
 async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Response, Problem> {
     let tenant = query.read("tenant", |name| {
@@ -48,7 +48,7 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
     let page = listing.page(breakers.into_iter().map(view).collect(), limit, |last| {
         format!("{}{BETWEEN}{}", last.tenant, last.target.as_deref().unwrap_or_default()).into_bytes()
     });
-    Ok(json(StatusCode::OK, &page))
+    Ok(answer::list(&page))
 }
 
 /// Reset a circuit breaker.

@@ -1,15 +1,14 @@
 //! `GET /v1/schedules/{id}/occurrences`.
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{Occurrence, OccurrencePage};
 use punctual_core::time::Timestamp;
 
 use super::request::ScheduleRequest;
-use crate::answer::json;
+use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query};
-use crate::openapi::{NotFound, SchedulePath};
+use crate::openapi::{NotFound, NotModified, SchedulePath};
 use crate::problem::Problem;
 use crate::schedules::view;
 
@@ -25,7 +24,7 @@ use crate::schedules::view;
     ),
     responses(
         (status = 200, description = "A page of occurrences", body = OccurrencePage),
-        NotFound,
+        NotModified, NotFound,
     ),
 )]
 pub async fn list_occurrences(request: ScheduleRequest, query: Query) -> Result<Response, Problem> {
@@ -37,5 +36,5 @@ pub async fn list_occurrences(request: ScheduleRequest, query: Query) -> Result<
     let found = request.api.schedules.occurrences(request.id, before, limit + 1).await?;
     let items: Vec<Occurrence> = found.into_iter().map(view::occurrence).collect();
     let page = listing.page(items, limit, |last| last.instant.as_millis().to_be_bytes().to_vec());
-    Ok(json(StatusCode::OK, &page))
+    Ok(answer::list(&page))
 }

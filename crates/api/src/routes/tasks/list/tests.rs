@@ -63,7 +63,14 @@ async fn an_unchanged_answer_is_not_sent_again() {
     let world = World::new();
     let id = world.submit(json!({"type": "t"})).await;
     let task = format!("/v1/tasks/{id}");
-    for path in ["/v1/tasks", "/v1/queues", "/v1/schedules", &*task] {
+    let schedule = json!({"name": "s", "cron": "0 9 * * *", "task": {"type": "t"}});
+    world.send("POST", "/v1/schedules", Some(schedule)).await.expect(201);
+    let lists =
+        ["tasks", "dead-letters", "queues", "schedules", "schedules/by-name/s/occurrences", "operations", "upcoming"];
+    let of_operators = ["workers", "admin/nodes", "admin/partitions", "admin/breakers"];
+    let lists = lists.iter().chain(&of_operators).map(|list| format!("/v1/{list}"));
+    let of_task = ["", "/runs", "/events"].map(|tail| format!("{task}{tail}"));
+    for path in &lists.chain(of_task).collect::<Vec<_>>() {
         let first = world.send("GET", path, None).await;
         let tag = first.headers[ETAG].to_str().unwrap();
         for known in [tag, &format!("\"x\", {tag}"), "*"] {
