@@ -53,7 +53,7 @@ pub use history::{ResultDropped, Run, RunEnded, RunError, TaskEvent};
 pub use lease::{
     DependencyResult, Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled,
 };
-pub use new_task::{NewTask, Redrive, TaskPatch};
+pub use new_task::{NewTask, PurgeTask, Redrive, RunTask, TaskPatch};
 pub use objects::RequestBody;
 pub use operation::{BulkRequest, DryRun, Operation, OperationKind, OperationState, TaskFilter};
 pub use page::{

@@ -1,4 +1,4 @@
-//! Requests of submitters: new tasks, changes of waiting ones, re-drives.
+//! Requests of submitters: new tasks, changes of waiting ones and of dead letters.
 
 use std::collections::BTreeMap;
 
@@ -177,6 +177,16 @@ pub struct Redrive {
     pub dependents: Option<bool>,
 }
 
+/// How a waiting task is made due: an empty object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct RunTask {}
+
+/// How a dead letter is discarded: an empty object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct PurgeTask {}
+
 /// Distinguishes a field that is `null` from one that is absent.
 pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
@@ -189,7 +199,7 @@ fn given_strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Op
     unique::strings(deserializer).map(Some)
 }
 
-objects_only!(NewTask, TaskPatch, Redrive);
+objects_only!(NewTask, TaskPatch, Redrive, RunTask, PurgeTask);
 
 #[cfg(test)]
 mod tests {

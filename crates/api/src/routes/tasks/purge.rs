@@ -8,7 +8,7 @@ use punctual_core::task::Task;
 use punctual_core::trail::Step;
 
 use super::change::{ChangeDecision, change};
-use crate::extract::{If, TaskRequest};
+use crate::extract::{If, MaybeJsonBody, TaskRequest};
 use crate::openapi::{IfMatch, NotFound, TaskPath, VersionMismatch};
 use crate::problem::{Code, Problem};
 
@@ -22,13 +22,19 @@ use crate::problem::{Code, Problem};
         TaskPath,
         IfMatch,
     ),
+    request_body = Option<wire::PurgeTask>,
     responses(
         (status = 200, description = "Discarded, now or before", body = wire::Task),
         (status = 409, description = "`not_dead_lettered`, or `conflict`: other writers changed it each time", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch,
     ),
 )]
-pub async fn purge_task(request: TaskRequest, condition: If) -> Result<Response, Problem> {
+pub async fn purge_task(
+    request: TaskRequest,
+    condition: If,
+    MaybeJsonBody(body): MaybeJsonBody<wire::PurgeTask>,
+) -> Result<Response, Problem> {
+    let wire::PurgeTask {} = body.finish()?;
     change(&request, &condition, decide).await
 }
 

@@ -7,7 +7,7 @@ use punctual_core::state::{By, Event, State as TaskState, transition};
 use punctual_core::task::Task;
 
 use super::change::{ChangeDecision, change};
-use crate::extract::{If, TaskRequest};
+use crate::extract::{If, MaybeJsonBody, TaskRequest};
 use crate::openapi::{IfMatch, NotFound, TaskPath, VersionMismatch};
 use crate::problem::{Code, Problem};
 
@@ -18,13 +18,19 @@ use crate::problem::{Code, Problem};
         TaskPath,
         IfMatch,
     ),
+    request_body = Option<wire::RunTask>,
     responses(
         (status = 200, description = "It is due", body = wire::Task),
         (status = 409, description = "`not_waiting`: it has begun or finished, or waits for other tasks. A task that a pull worker waits for begins up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
         NotFound, VersionMismatch,
     ),
 )]
-pub async fn run_task(request: TaskRequest, condition: If) -> Result<Response, Problem> {
+pub async fn run_task(
+    request: TaskRequest,
+    condition: If,
+    MaybeJsonBody(body): MaybeJsonBody<wire::RunTask>,
+) -> Result<Response, Problem> {
+    let wire::RunTask {} = body.finish()?;
     change(&request, &condition, decide).await
 }
 
