@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use crate::form::{LabelsForm, OperationIdForm, ScheduleIdForm};
 use crate::objects::objects_only;
+use crate::priority::Priority;
 use crate::task::{Status, Task};
 use crate::words::words;
 
@@ -43,8 +44,7 @@ pub struct TaskFilter {
     pub schedule_id: Option<String>,
     /// At least this urgent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 9)]
-    pub priority_min: Option<u8>,
+    pub priority_min: Option<Priority>,
     /// Created at or after.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]

@@ -10,13 +10,15 @@ use punctual_client::problem::FieldError;
 use punctual_client::{Seconds, TaskFilter};
 use punctual_core::time::Timestamp;
 use punctual_submission::reading::quoted;
-use punctual_submission::{Faults, did_you_mean};
+use punctual_submission::{Faults, did_you_mean, nearest, pointer_token};
 use serde_json::Value;
 use url::form_urlencoded;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::problem::Problem;
 
+/// What the pointer to a parameter of the query begins with.
+const QUERY: &str = "?";
 /// The default number of items on a page.
 const LIMIT_DEFAULT: usize = 50;
 /// The maximum number of items on a page.
@@ -84,8 +86,8 @@ impl Query {
         // The decoder writes U+FFFD for bytes that are no text.
         let is_broken = |pair: &&Pair| [&pair.name, &pair.value].iter().any(|text| text.contains(['\u{fffd}', '\0']));
         let broken = pairs.iter().filter(is_broken);
-        let faults = broken.map(|pair| fault("?", &pair.name, "must be UTF-8 without NUL")).collect();
-        Self { pairs, known: Vec::new(), faults, root: "?" }
+        let faults = broken.map(|pair| fault(QUERY, &pair.name, "must be UTF-8 without NUL")).collect();
+        Self { pairs, known: Vec::new(), faults, root: QUERY }
     }
 
     /// The conditions of a filter in a body, as a query would say them. Its states are left out.
@@ -155,8 +157,7 @@ impl Query {
     /// Takes a whole number in `range`, if it is given.
     pub fn number(&mut self, name: &'static str, range: RangeInclusive<usize>) -> Option<usize> {
         self.read(name, |text| {
-            // Some clients write whole numbers with a point, as in a body.
-            let number = text.strip_suffix(".0").unwrap_or(text).parse().ok().filter(|number| range.contains(number));
+            let number = whole(text).parse().ok().filter(|number| range.contains(number));
             number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
         })
     }
@@ -225,12 +226,12 @@ impl Query {
     pub fn finish_into(mut self, faults: &mut Faults) {
         let root = self.root;
         let unknown = self.pairs.iter().filter(|pair| !pair.taken).map(|pair| {
-            let near = did_you_mean(&pair.name, self.known.iter().copied());
+            let near = parameter_meant(&pair.name, &self.known);
             fault(root, &pair.name, format!("is not a known parameter{near}"))
         });
         self.faults.extend(unknown);
         for fault in self.faults {
-            let name = fault.pointer.strip_prefix('?').filter(|_| fault.value.is_none());
+            let name = fault.pointer.strip_prefix(QUERY).filter(|_| fault.value.is_none());
             let sent = self.pairs.iter().find(|pair| name == Some(pair.name.as_str()));
             let value = sent.and_then(|pair| quoted(&pair.name, &pair.value));
             faults.extend([if value.is_some() { fault.with_value(value) } else { fault }]);
@@ -251,8 +252,27 @@ pub fn must_be_one_of<'a>(text: &str, words: impl Iterator<Item = &'a str> + Clo
     format!("must be one of {listed}{}", did_you_mean(text, words))
 }
 
+/// The text of a whole number without the point that some clients write, as in a body.
+pub fn whole(text: &str) -> &str {
+    text.strip_suffix(".0").unwrap_or(text)
+}
+
+/// A fault of the parameter `name`. A label of a filter in a body is a member of its own.
 fn fault(root: &str, name: &str, message: impl Into<String>) -> FieldError {
-    FieldError::new(format!("{root}{name}"), message)
+    let pointer = match name.split_once('.').filter(|_| root != QUERY) {
+        Some((member, key)) => format!("{root}{member}/{}", pointer_token(key)),
+        None => format!("{root}{name}"),
+    };
+    FieldError::new(pointer, message)
+}
+
+/// The end of a fault's sentence about an unknown parameter: what was probably meant.
+fn parameter_meant(name: &str, known: &[&'static str]) -> String {
+    match nearest(name, known.iter().copied()).map(|near| (near, near.trim_end_matches(['.', '[']))) {
+        Some((near, stem)) if stem.len() < near.len() => format!("; write `{stem}.KEY=VALUE` or `{stem}[KEY]=VALUE`"),
+        Some((near, _)) => format!("; did you mean `{near}`?"),
+        None => String::new(),
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {

@@ -10,7 +10,7 @@ use punctual_submission::did_you_mean;
 use punctual_submission::fields::{NAME_RULE, PRIORITY_RULE, is_name, label_fault};
 use utoipa::IntoParams;
 
-use crate::extract::query::Query;
+use crate::extract::query::{Query, whole};
 
 /// The conditions on tasks, for the OpenAPI document; [`read_filter`] reads them. All have to
 /// hold.
@@ -111,7 +111,7 @@ fn pattern(text: &str) -> Result<NamePattern, String> {
 }
 
 fn priority(text: &str) -> Result<u8, String> {
-    let priority = text.parse().map_or_else(|_| wire::Priority::Name(text.to_owned()), wire::Priority::Number);
+    let priority = whole(text).parse().map_or_else(|_| wire::Priority::Name(text.to_owned()), wire::Priority::Number);
     priority.level().ok_or_else(|| format!("{PRIORITY_RULE}{}", did_you_mean(text, wire::Priority::NAMES)))
 }
 

@@ -60,7 +60,12 @@ pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut quer
             Some(_) => {}
             None => {
                 let words = TaskState::ALL.iter().map(|state| state.as_str());
-                query.refuse_value("status", &name, must_be_one_of(&name, words));
+                let rule = if name.contains(',') {
+                    "must be one state; repeat the parameter for several: status=PENDING&status=BLOCKED".to_owned()
+                } else {
+                    must_be_one_of(&name, words)
+                };
+                query.refuse_value("status", &name, rule);
             }
         }
     }
