@@ -92,7 +92,7 @@ impl Coding {
 }
 
 /// The weight in the parameters of an element; an unreadable one refuses the element.
-fn weight_of(parameters: &str) -> f32 {
+pub fn weight_of(parameters: &str) -> f32 {
     let given = parameters.split(';').find_map(|parameter| {
         let (name, weight) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("q").then(|| weight.trim().parse().unwrap_or(0.0))
@@ -179,7 +179,11 @@ pub async fn finish(encoder: Option<&AnswerEncoder>, response: Response) -> Resu
         Some(encoder) => encoder.encode(response).await?,
         None => response,
     };
-    response.headers_mut().append(VARY, HeaderValue::from_static("accept-encoding"));
+    // One line, since some readers look at one only.
+    let own = response.headers().get(VARY).and_then(|own| own.to_str().ok());
+    let vary = own.and_then(|own| HeaderValue::try_from(format!("{own}, accept-encoding")).ok());
+    let vary = vary.unwrap_or(HeaderValue::from_static("accept-encoding"));
+    response.headers_mut().insert(VARY, vary);
     Ok(response)
 }
 

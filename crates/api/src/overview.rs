@@ -13,6 +13,10 @@ use serde::Serialize;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
 
+use crate::encoding::weight_of;
+use crate::extract::query::Query;
+use crate::problem::Problem;
+
 /// Where the OpenAPI document is.
 const DOCUMENT: &str = "/openapi.json";
 
@@ -54,7 +58,14 @@ pub fn router<S: Clone + Send + Sync + 'static>(document: &OpenApi, is_served: b
     let text = serde_json::to_string(&overview).expect("invariant: it is texts and lists");
     let (text, page) = (Bytes::from(text), Bytes::from(page(&overview)));
     let answer = async move |headers: HeaderMap| answer(&headers, text, page);
-    Router::new().route("/", get(answer.clone())).route("/v1", get(answer))
+    let of_version = {
+        let answer = answer.clone();
+        async move |headers: HeaderMap, query: Query| {
+            query.finish()?;
+            Ok::<_, Problem>(answer(headers).await)
+        }
+    };
+    Router::new().route("/", get(answer)).route("/v1", get(of_version.clone())).route("/v1/", get(of_version))
 }
 
 fn answer(headers: &HeaderMap, text: Bytes, page: Bytes) -> Response {
@@ -68,16 +79,22 @@ fn answer(headers: &HeaderMap, text: Bytes, page: Bytes) -> Response {
     }
 }
 
-/// Whether a caller names HTML, and JSON not before it. Browsers do; most programs do not.
+/// Whether a caller names HTML, and JSON neither with more weight nor with the same weight before
+/// it. Browsers do; most programs do not.
 fn wants_page(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut media =
-        accepted.flat_map(|value| value.split(',')).map(|range| range.split(';').next().unwrap_or_default());
-    media.find_map(|media| match media.trim() {
-        "text/html" => Some(true),
-        "application/json" => Some(false),
-        _ => None,
-    }) == Some(true)
+    let ranges: Vec<&str> = accepted.flat_map(|value| value.split(',')).collect();
+    // The weight, and the place from the end.
+    let rank = |wanted: &str| {
+        let ranges = ranges.iter().rev().enumerate().filter_map(|(place, range)| {
+            let (media, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let weight = weight_of(parameters);
+            (media.trim().eq_ignore_ascii_case(wanted) && weight > 0.0).then_some((weight, place))
+        });
+        ranges.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)))
+    };
+    let page = rank("text/html");
+    page.is_some() && page > rank("application/json")
 }
 
 fn calls<'d>(path: &'d str, item: &'d PathItem) -> impl Iterator<Item = Call<'d>> {
@@ -153,7 +170,13 @@ mod tests {
         }
         let documented = document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len());
         assert_eq!(calls.len(), documented.sum::<usize>());
-        for accept in ["*/*", "application/json", "application/json, text/html"] {
+        for accept in [
+            "*/*",
+            "application/json",
+            "application/json, text/html",
+            "text/html;q=0.1, application/json",
+            "text/html;q=0",
+        ] {
             assert_eq!(world.send_with("GET", "/v1", ("accept", accept)).await.expect(200), overview, "{accept}");
         }
     }
@@ -161,14 +184,18 @@ mod tests {
     #[tokio::test]
     async fn a_browser_gets_a_page() {
         let world = World::new();
-        for path in ["/", "/v1"] {
+        for path in ["/", "/v1", "/v1/"] {
             let answer = world.send_with("GET", path, ("accept", BROWSER)).await;
-            assert_eq!((answer.status.as_u16(), &answer.headers["vary"]), (200, &"accept".parse().unwrap()));
+            assert_eq!(
+                (answer.status.as_u16(), &answer.headers["vary"]),
+                (200, &"accept, accept-encoding".parse().unwrap())
+            );
             assert_eq!(answer.headers["content-type"], "text/html; charset=utf-8");
             assert!(answer.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
             assert!(answer.text.contains("<a href=\"/v1/tasks\">") && answer.text.contains("/v1/tasks/{id}"));
         }
         assert_eq!(world.send("POST", "/", None).await.problem(), "method_not_allowed");
+        assert_eq!(world.send("GET", "/v1?bogus=1", None).await.pointers(), ["?bogus"]);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use crate::it::world::{shared, unknown_task};
 async fn unknown_paths_are_not_found() {
     let caller = shared().await;
     for path in [
-        "/v1/",
+        "/v1/nothing",
         "/v2/tasks",
         "/v1/task",
         "/v1/tasks/batch/more",
