@@ -47,6 +47,9 @@ forms! {
     /// The URL of a webhook.
     CallbackUrlForm is "CallbackUrl" = text("The URL of a webhook.", "^[Hh][Tt][Tt][Pp][Ss]?://")
         .max_length(Some(limits::URL)).examples(["https://example.com/hooks/mail"]);
+    /// A kind of failure that is retried.
+    RetryConditionForm is "RetryCondition" = text("`3xx`, `4xx`, `5xx`, a status from 300 to 599, `timeout` or `connection`.",
+        "^([3-5]xx|[3-5][0-9]{2}|timeout|connection)$").examples(["5xx"]);
     /// The id of a task.
     TaskIdForm is "TaskId" = id("task_");
     /// The id of a run.

@@ -4,6 +4,7 @@ use punctual_core::retry as core;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::form::RetryConditionForm;
 use crate::objects::objects_only;
 use crate::seconds::Seconds;
 use crate::words::words;
@@ -69,7 +70,7 @@ pub struct RetryPolicyFields {
     /// (`connection`) that are retried; all others of these are final. If absent: 408, 425, 429,
     /// 5xx, timeout and connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 50)]
+    #[schema(value_type = Option<Vec<RetryConditionForm>>, max_items = 50)]
     pub retry_on: Option<Vec<String>>,
 }
 
