@@ -6,10 +6,11 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use punctual_client::Page;
+use punctual_client::{FieldError, Page};
 use punctual_core::ids::TaskId;
 use punctual_core::store::Cursor;
 use punctual_core::time::Timestamp;
+use punctual_submission::reading::quoted;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -37,9 +38,9 @@ impl Listing<'_> {
 
     /// The position in `cursor`.
     pub fn open(self, cursor: &str) -> Result<Vec<u8>, Problem> {
-        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).map_err(|_| refused())?;
-        let check = bytes.split_off(bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(refused)?);
-        if check == self.check(&bytes) { Ok(bytes) } else { Err(refused()) }
+        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).map_err(|_| refused(cursor))?;
+        let check = bytes.split_off(bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(|| refused(cursor))?);
+        if check == self.check(&bytes) { Ok(bytes) } else { Err(refused(cursor)) }
     }
 
     fn check(self, position: &[u8]) -> [u8; CHECKSUM_BYTES] {
@@ -55,12 +56,12 @@ impl Listing<'_> {
 
     /// The name in `cursor`, after which the next page begins.
     pub fn open_name(self, cursor: &str) -> Result<String, Problem> {
-        String::from_utf8(self.open(cursor)?).map_err(|_| refused())
+        String::from_utf8(self.open(cursor)?).map_err(|_| refused(cursor))
     }
 
     /// The `N` bytes in `cursor`.
     pub fn open_bytes<const N: usize>(self, cursor: &str) -> Result<[u8; N], Problem> {
-        self.open(cursor)?.try_into().map_err(|_| refused())
+        self.open(cursor)?.try_into().map_err(|_| refused(cursor))
     }
 
     /// The cursor after a task.
@@ -73,8 +74,8 @@ impl Listing<'_> {
     /// The task after which the next page begins.
     pub fn open_task(self, cursor: &str) -> Result<Cursor, Problem> {
         let position = self.open(cursor)?;
-        let (millis, uuid) = position.split_first_chunk::<8>().ok_or_else(refused)?;
-        let uuid = Uuid::from_slice(uuid).map_err(|_| refused())?;
+        let (millis, uuid) = position.split_first_chunk::<8>().ok_or_else(|| refused(cursor))?;
+        let uuid = Uuid::from_slice(uuid).map_err(|_| refused(cursor))?;
         let execute_at = Timestamp::from_millis(i64::from_be_bytes(*millis));
         Ok(Cursor { execute_at, id: TaskId::from_uuid(uuid) })
     }
@@ -100,9 +101,10 @@ impl Listing<'_> {
 }
 
 /// The refusal of a text that is no cursor of this listing.
-pub fn refused() -> Problem {
+pub fn refused(cursor: &str) -> Problem {
+    let fault = FieldError::new("?cursor", "is not a cursor of this listing").with_value(quoted("cursor", cursor));
     Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this listing, in the same order")
-        .at("?cursor", "is not a cursor of this listing")
+        .listing(vec![fault])
 }
 
 #[cfg(test)]

@@ -69,17 +69,18 @@ impl Tenant {
     pub fn from_headers(headers: &HeaderMap) -> Result<Self, Problem> {
         let mut values = headers.get_all(TENANT_HEADER).iter();
         let Some(value) = values.next() else { return Ok(Self(Self::DEFAULT.to_owned())) };
-        let name = value.as_bytes();
-        let fits = (1..=64).contains(&name.len())
-            && name.iter().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b))
-            && values.next().is_none();
         match value.to_str() {
-            Ok(name) if fits => Ok(Self(name.to_owned())),
-            _ => Err(Problem::new(
-                Code::InvalidTenant,
-                "Punctual-Tenant must be one name of 1 to 64 of A-Z a-z 0-9 . _ -",
-            )),
+            Ok(name) if Self::is_name(name) && values.next().is_none() => Ok(Self(name.to_owned())),
+            _ => Err(Problem::new(Code::InvalidTenant, format!("Punctual-Tenant must be one name of {}", Self::RULE))),
         }
+    }
+
+    /// What a name of a tenant is made of.
+    pub const RULE: &'static str = "1 to 64 of A-Z a-z 0-9 . _ -";
+
+    /// Whether a tenant can have this name.
+    pub fn is_name(name: &str) -> bool {
+        (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     }
 }
 

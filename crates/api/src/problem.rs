@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use punctual_client::problem::FieldError;
 use punctual_core::store::StoreError;
 use punctual_scheduler::polls::PollError;
-use punctual_submission::{ErrorCode, SubmissionError};
+use punctual_submission::{ErrorCode, LISTED_MAX, SubmissionError};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $status:ident, $code:literal, $title:literal;)*) => {
@@ -149,13 +149,15 @@ pub struct Problem {
     code: Code,
     detail: String,
     errors: Vec<FieldError>,
+    /// How many more faults there are than listed.
+    more: usize,
     retry_after_seconds: Option<u32>,
 }
 
 impl Problem {
     /// A problem of this kind. `detail` is a sentence about this occurrence, for people.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after_seconds: None }
+        Self { code, detail: detail.into(), errors: Vec::new(), more: 0, retry_after_seconds: None }
     }
 
     /// A request that is well formed but not valid, with all its faults.
@@ -179,7 +181,33 @@ impl Problem {
                 format!("{all} things are wrong with the request. {}{where_others_are}", named.join("; "))
             }
         };
-        Self { errors, ..Self::new(code, detail) }
+        Self { errors, more, ..Self::new(code, detail) }
+    }
+
+    /// The refusal of a whole request, with the faults of its items beside its own. Each item comes
+    /// with its place.
+    #[must_use]
+    pub fn beside<'p>(self, items: impl IntoIterator<Item = (String, &'p Self)>) -> Self {
+        let Self { code, mut errors, mut more, .. } = self;
+        for (place, item) in items {
+            more += item.more;
+            for fault in item.faults_at(&place) {
+                if errors.len() < LISTED_MAX {
+                    errors.push(fault);
+                } else {
+                    more += 1;
+                }
+            }
+        }
+        Self::faulty(code, errors, more)
+    }
+
+    /// The faults of the item at `place`; the problem itself as one if it names none.
+    pub fn faults_at(&self, place: &str) -> Vec<FieldError> {
+        if self.errors.is_empty() {
+            return vec![FieldError::new(place, format!("{}: {}", self.code, self.detail))];
+        }
+        self.errors.clone()
     }
 
     /// A request with one fault.
@@ -192,11 +220,10 @@ impl Problem {
         Self::new(Code::NotFound, "there is no task with this id")
     }
 
-    /// Adds a fault at `pointer`.
+    /// The same problem with these faults.
     #[must_use]
-    pub fn at(mut self, pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        self.errors.push(FieldError::new(pointer, message));
-        self
+    pub fn listing(self, errors: Vec<FieldError>) -> Self {
+        Self { errors, ..self }
     }
 
     /// Asks the caller to retry after this many seconds.

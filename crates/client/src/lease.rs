@@ -37,7 +37,7 @@ pub struct LeaseRequest {
     pub wait_seconds: Option<Seconds>,
     /// The length of the lease, which heartbeats extend: 1 to 3600; 60 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<f64>, minimum = 1)]
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 3600)]
     pub lease_seconds: Option<Seconds>,
 }
 
@@ -200,11 +200,13 @@ pub struct SettleAnswer {
 /// The answer to one settlement.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Settled {
-    /// 200, 409 (stale token, or timed out), 410 (cancelled: stop) or 404.
+    /// 200, 409 (stale token, or timed out), 410 (cancelled: stop), 404, or 422 or 413 (the item is
+    /// not valid).
     pub status: u16,
-    /// The task.
-    #[schema(value_type = TaskIdForm)]
-    pub task_id: TaskId,
+    /// The task; left out if the item names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = TaskIdForm, required = false)]
+    pub task_id: Option<TaskId>,
     /// When the lease ends now, after a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]

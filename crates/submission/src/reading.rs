@@ -10,6 +10,7 @@
 //! numbers may be written as `5.0`.
 
 mod excerpt;
+mod list;
 mod members;
 mod quote;
 mod repair;
@@ -20,31 +21,23 @@ mod tests;
 
 use punctual_client::RequestBody;
 use punctual_core::json::Json;
-use serde::Deserialize;
 
 use crate::faults::Faults;
 use crate::sent::Sent;
 
+pub use list::read_list;
 pub(crate) use quote::quote;
 pub use quote::quoted;
-pub use shape::Shape;
 pub use syntax::NotJson;
 
 use repair::{Nulls, Repair};
+use shape::Shape;
 
 /// Reads a document.
 pub fn read<T: RequestBody>(text: &str) -> Result<Sent<T>, NotJson> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(Sent::good(value)),
         Err(_) => explain(text, &Shape::of::<T>(), |repaired| serde_json::from_str(repaired).ok()),
-    }
-}
-
-/// Reads a document into a type that borrows from it, and has `shape`.
-pub fn read_as<'de, T: Deserialize<'de>>(text: &'de str, shape: &Shape) -> Result<Sent<T>, NotJson> {
-    match serde_json::from_str(text) {
-        Ok(value) => Ok(Sent::good(value)),
-        Err(_) => explain(text, shape, |_| None),
     }
 }
 

@@ -14,6 +14,7 @@ mod read;
 mod redrive;
 mod run_now;
 mod submit;
+mod unknown_dependencies;
 
 pub use header_key::HeaderKey;
 use utoipa_axum::router::OpenApiRouter;

@@ -80,10 +80,10 @@ fn seal(listing: Listing<'_>, position: UpcomingPosition) -> String {
 /// The position after which the page begins.
 fn open(listing: Listing<'_>, cursor: &str) -> Result<UpcomingPosition, Problem> {
     let bytes = listing.open(cursor)?;
-    let (millis, key) = bytes.split_first_chunk::<8>().ok_or_else(refused)?;
+    let (millis, key) = bytes.split_first_chunk::<8>().ok_or_else(|| refused(cursor))?;
     let of = match <[u8; 8]>::try_from(key) {
         Ok(number) => UpcomingKey::Task(i64::from_be_bytes(number)),
-        Err(_) => UpcomingKey::Instant(ScheduleId::from_uuid(Uuid::from_slice(key).map_err(|_| refused())?)),
+        Err(_) => UpcomingKey::Instant(ScheduleId::from_uuid(Uuid::from_slice(key).map_err(|_| refused(cursor))?)),
     };
     Ok(UpcomingPosition { at: Timestamp::from_millis(i64::from_be_bytes(*millis)), of })
 }

@@ -147,7 +147,7 @@ async fn impossible_dependencies_are_refused() {
         let refused = caller.api.post("/v1/tasks", &child(json!({"depends_on": [missing]}))).await;
         let problem = refused.problem_code(422, "unknown_dependency");
         assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(&missing)), "{refused}");
-        assert_eq!(problem["errors"][0]["pointer"], "/depends_on");
+        assert_eq!(problem["errors"][0]["pointer"], "/depends_on/0");
     }
     caller.api.post("/v1/tasks", &child(json!({"depends_on": ["task_1"]}))).await.invalid("/depends_on/0");
     caller.api.post("/v1/tasks", &child(json!({"depends_on": [0]}))).await.invalid("/depends_on/0");

@@ -2,6 +2,8 @@
 
 mod bodies;
 mod fields;
+mod items;
+mod parameters;
 mod routes;
 mod targets;
 mod times;

@@ -63,14 +63,15 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
 )]
 async fn reset_breaker(State(api): State<Api>, body: JsonBody<ResetBreaker>) -> Result<Response, Problem> {
     let key = body.check(|ResetBreaker { tenant, target }, faults| {
+        if !Tenant::is_name(&tenant) {
+            faults.add("/tenant", format!("must be {}", Tenant::RULE));
+        }
         let advice = "write it like a callback URL, or leave it out for the breaker over all of the tenant";
         let target = target.map(|url| callback::target_of(&url)).transpose();
         let target = target.map_err(|fault| faults.add("/target", format!("{fault}; {advice}"))).ok()?;
         Some(BreakerKey { tenant, target: target.map(|(_, target)| target).unwrap_or_default() })
     })?;
-    // The store cannot hold such a tenant, so it has no breaker.
-    let is_known = !key.tenant.contains(BETWEEN);
-    if !is_known || api.database.change_breaker(&key, BreakerEvent::Reset).await? != BreakerChange::Closed {
+    if api.database.change_breaker(&key, BreakerEvent::Reset).await? != BreakerChange::Closed {
         let advice = "there is no open breaker of this tenant and target; GET /v1/admin/breakers lists the open ones";
         return Err(Problem::new(Code::NotFound, advice));
     }
@@ -97,7 +98,7 @@ async fn of_tenant(
 
 fn after(listing: Listing<'_>, cursor: &str) -> Result<BreakerKey, Problem> {
     let position = listing.open_name(cursor)?;
-    let (tenant, target) = position.split_once(BETWEEN).ok_or_else(cursor::refused)?;
+    let (tenant, target) = position.split_once(BETWEEN).ok_or_else(|| cursor::refused(cursor))?;
     Ok(BreakerKey::new(tenant, target))
 }
 

@@ -14,39 +14,77 @@ use punctual_core::lane::Route;
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::settle::{ExtendedLease, SettleRefusal, Settlement};
-use punctual_submission::Sent;
+use punctual_submission::{Faults, reading};
 
 use super::settlement::settlement;
-use crate::answer::json;
-use crate::extract::{JsonBody, TaskRequest, Tenant, body};
+use crate::answer;
+use crate::extract::query::Query;
+use crate::extract::{JsonBody, TaskRequest, Tenant, body, json};
 use crate::openapi::{Cancelled, Invalid, NotFound, StaleToken, TaskPath, TooLarge, Unavailable};
+use crate::parameterless::refused_by_body;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
+use crate::yielding::yielding;
 
-/// A settle call, which may be as large as a batch.
-pub(super) struct SettleBody(SettleRequest);
+/// A settle call, which may be as large as a batch: its items, each checked by itself.
+pub(super) struct SettleBody(Vec<SettleRequestItem>);
+
+/// An item of a settle call.
+struct SettleRequestItem {
+    /// The task that it names, if it names one.
+    task_id: Option<TaskId>,
+    checked: Result<Settlement, Problem>,
+}
 
 impl FromRequest<Api> for SettleBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         body::require_json(request.headers())?;
+        let parameters = refused_by_body(&request);
         let bytes = body::read(request, api.config.batch_body_bytes).await?;
-        let size = bytes.len();
-        let read = move || JsonBody::read(bytes)?.finish();
-        let request: SettleRequest = api.cpu_pool.run(size, read).await??;
-        if request.items.len() > limits::LEASE_BATCH {
-            let message = format!("must have at most {} entries", limits::LEASE_BATCH);
-            return Err(Problem::invalid_at("/items", message));
-        }
-        Ok(Self(request))
+        let read = {
+            let bytes = bytes.clone();
+            move || read_items(&bytes, parameters)
+        };
+        Ok(Self(api.cpu_pool.run(bytes.len(), read).await??))
     }
+}
+
+/// Reads and checks the items. A call that is refused as a whole is refused with their faults.
+fn read_items(body: &[u8], parameters: Query) -> Result<Vec<SettleRequestItem>, Problem> {
+    let text = json::text(body)?;
+    let mut whole = Faults::default();
+    parameters.finish_into(&mut whole);
+    let sent = reading::read_list::<SettleRequest>(text, "items", limits::LEASE_BATCH)?;
+    let items = whole.part("", sent).unwrap_or_default().into_iter().enumerate();
+    let items: Vec<SettleRequestItem> = yielding(items).map(|(at, item)| checked(at, item.get())).collect();
+    if let Err(error) = whole.finish() {
+        let refused = items.iter().enumerate();
+        let refused = refused.filter_map(|(at, item)| Some((format!("/items/{at}"), item.checked.as_ref().err()?)));
+        return Err(json::quoting(body, error).beside(refused));
+    }
+    Ok(items)
+}
+
+/// The item at this position of the call.
+fn checked(at: usize, text: &str) -> SettleRequestItem {
+    let mut task_id = None;
+    let check = |item: SettleItem, faults: &mut Faults| {
+        task_id = Some(item.task_id).filter(|_| !faults.is_left_out("/task_id"));
+        Some(settlement(faults, item))
+    };
+    let sent = reading::read(text).map_err(Problem::from);
+    let checked = sent.and_then(|sent| Ok(sent.check(check).map_err(|error| error.quoting(text))?));
+    let checked = checked.map_err(|problem| problem.under(&format!("/items/{at}")));
+    SettleRequestItem { task_id, checked }
 }
 
 /// Settle many runs.
 ///
-/// Each item is settled and answered by itself, in order; the call as a whole answers 200.
+/// Each item is settled and answered by itself, in order; the call as a whole answers 200. An item
+/// with a fault is answered 422 and affects no other.
 #[utoipa::path(
     post, path = "/v1/leases/settle", tag = "workers", operation_id = "settle_runs",
     request_body(
@@ -65,15 +103,15 @@ impl FromRequest<Api> for SettleBody {
 pub(super) async fn settle(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
-    SettleBody(request): SettleBody,
+    SettleBody(items): SettleBody,
 ) -> Result<Response, Problem> {
-    let ids: Vec<TaskId> = request.items.iter().map(|item| item.task_id).collect();
-    let answers = settle_all(&api, &tenant, request.items).await?;
+    let ids: Vec<Option<TaskId>> = items.iter().map(|item| item.task_id).collect();
+    let answers = settle_all(&api, &tenant, items).await?;
     let items = ids.into_iter().zip(answers).map(|(task_id, answer)| shown(task_id, answer)).collect();
-    Ok(json(StatusCode::OK, &SettleAnswer { items }))
+    Ok(answer::json(StatusCode::OK, &SettleAnswer { items }))
 }
 
-fn shown(task_id: TaskId, answer: ItemResult) -> punctual_client::Settled {
+fn shown(task_id: Option<TaskId>, answer: ItemResult) -> punctual_client::Settled {
     let (status, lease, error) = match answer {
         Ok(lease) => (StatusCode::OK, lease, None),
         Err(problem) => (problem.status(), None, Some(Box::new(problem.to_wire()))),
@@ -104,7 +142,7 @@ pub(super) async fn complete(request: TaskRequest, body: JsonBody<Complete>) -> 
         let completed = SettleItem::new(request.id, token, SettleOutcome::Completed);
         Some(settlement(faults, SettleItem { result, ..completed }))
     })?;
-    settle_one(&request, wanted).await.map(|(task, _)| json(StatusCode::OK, &task))
+    settle_one(&request, wanted).await.map(|(task, _)| answer::json(StatusCode::OK, &task))
 }
 
 /// Fail a run.
@@ -127,7 +165,7 @@ pub(super) async fn fail(request: TaskRequest, body: JsonBody<Fail>) -> Result<R
         let failed = SettleItem::new(request.id, token, SettleOutcome::Failed);
         Some(settlement(faults, SettleItem { error, retryable, retry_after_seconds, ..failed }))
     })?;
-    settle_one(&request, wanted).await.map(|(task, _)| json(StatusCode::OK, &task))
+    settle_one(&request, wanted).await.map(|(task, _)| answer::json(StatusCode::OK, &task))
 }
 
 /// Extend a lease.
@@ -150,7 +188,7 @@ pub(super) async fn heartbeat(request: TaskRequest, body: JsonBody<Heartbeat>) -
     })?;
     let (task, lease) = settle_one(&request, wanted).await?;
     let (lease_expires_at, timeout_at) = ends(lease);
-    Ok(json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at, timeout_at }))
+    Ok(answer::json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at, timeout_at }))
 }
 
 /// Give a task back.
@@ -172,7 +210,7 @@ pub(super) async fn release(request: TaskRequest, body: JsonBody<Release>) -> Re
         let released = SettleItem::new(request.id, token, SettleOutcome::Released);
         Some(settlement(faults, SettleItem { delay_seconds, ..released }))
     })?;
-    settle_one(&request, wanted).await.map(|(task, _)| json(StatusCode::OK, &task))
+    settle_one(&request, wanted).await.map(|(task, _)| answer::json(StatusCode::OK, &task))
 }
 
 /// Settles one run and reads the task as it is then.
@@ -191,14 +229,10 @@ async fn settle_one(request: &TaskRequest, wanted: Settlement) -> Result<(Task, 
 type ItemResult = Result<Option<ExtendedLease>, Problem>;
 
 /// Settles the valid items, and answers every item in order.
-async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<ItemResult>, Problem> {
+async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleRequestItem>) -> Result<Vec<ItemResult>, Problem> {
     let mut settlements = Vec::with_capacity(items.len());
-    let mut check = |item| {
-        let checked = Sent::good(item).check(|item, faults| Some(settlement(faults, item)))?;
-        settlements.push(checked);
-        Ok(())
-    };
-    let checked: Vec<Result<(), Problem>> = items.into_iter().map(&mut check).collect();
+    let take = |item: SettleRequestItem| item.checked.map(|settlement| settlements.push(settlement));
+    let checked: Vec<Result<(), Problem>> = items.into_iter().map(take).collect();
     let mut settled = settle_valid(api, tenant, settlements).await?.into_iter();
     let mut answer = || settled.next().expect("invariant: every settlement is answered");
     Ok(checked.into_iter().map(|checked| checked.and_then(|()| answer())).collect())

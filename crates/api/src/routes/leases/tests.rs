@@ -115,7 +115,7 @@ async fn an_invalid_item_does_not_touch_the_others() {
     let answers = settle(&world, json!([merged(item.clone(), json!({"result": 1})), item])).await;
     let [invalid, released] = answers.as_slice() else { panic!("{answers:?}") };
     assert_eq!((&invalid["status"], &released["status"]), (&json!(422), &json!(200)));
-    assert_eq!(invalid["error"]["errors"][0]["pointer"], "/result");
+    assert_eq!(invalid["error"]["errors"][0]["pointer"], "/items/0/result");
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_task_can_be_given_back_for_a_while() {
     let too_long = world.report(&lease, "release", json!({"delay_seconds": 2_592_001})).await;
     assert_eq!(too_long.pointers(), ["/delay_seconds"]);
     let answer = settled(&world, json!({"outcome": "completed", "delay_seconds": 1})).await;
-    assert_eq!(answer["error"]["errors"][0]["pointer"], "/delay_seconds");
+    assert_eq!(answer["error"]["errors"][0]["pointer"], "/items/0/delay_seconds");
 }
 
 /// The resolver does not run here, so the child depends on tasks that had ended before.

@@ -12,12 +12,10 @@ use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, limits};
-use punctual_submission::reading::{self, Shape};
-use punctual_submission::{BatchContext, TaskValidator, batch_members, keep_order};
-use serde::de::{Deserializer, SeqAccess, Visitor};
-use serde::{Deserialize, de};
-use serde_json::value::RawValue;
+use punctual_submission::{BatchContext, Faults, TaskValidator, batch_members, keep_order, reading};
 use utoipa::ToSchema;
+
+use answer::BatchOutcome;
 
 use super::header_key;
 use super::submit::replace_final;
@@ -65,7 +63,6 @@ pub async fn submit_batch(
 ) -> Result<Response, Problem> {
     let ids_only = query.word("return", &[("ids", true), ("tasks", false)]);
     let (atomic, replaces) = (query.flag("atomic") == Some(true), query.flag("replace_final") == Some(true));
-    query.finish()?;
     if request.headers().contains_key(header_key::HEADER) {
         let detail = "one key cannot identify many tasks; give each task its idempotency_key";
         return Err(Problem::new(Code::InvalidIdempotencyKey, detail));
@@ -75,23 +72,27 @@ pub async fn submit_batch(
     let size = body.len();
     let permit = api.admission.parse_permit(size).await;
     let (checked, ids) = {
-        let checker = api.clone();
-        api.cpu_pool.run(size, move || check_all(&checker, &tenant, &body, media_type)).await??
+        let (checker, tenant, body) = (api.clone(), tenant.clone(), body.clone());
+        api.cpu_pool.run(size, move || check_all(&checker, &tenant, &body, media_type, query)).await??
     };
     let (mut tasks, checked) = split(checked);
     for task in &mut tasks {
         replace_final(task, replaces);
     }
+    // Only a refused dependency is looked for in the body again.
+    let body = if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) { body } else { Bytes::new() };
     let inserted = match tasks.len() {
         0 => Vec::new(),
         valid if atomic && valid < checked.len() => vec![Inserted::Withheld; valid],
         _ if atomic => api.store.insert_all(tasks).await?,
         _ => api.store.insert(tasks).await?,
     };
-    drop(permit);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.operations.metrics.tasks_submitted.inc_by(created as u64);
-    api.cpu_pool.run(size, move || answer::answer(checked, inserted, &ids, ids_only == Some(true), atomic)).await?
+    let outcome = BatchOutcome { checked, inserted, ids };
+    let unknown = outcome.unknown_dependencies(&api, &tenant, &body, media_type).await;
+    drop((permit, body));
+    api.cpu_pool.run(size, move || outcome.answer(unknown, ids_only == Some(true), atomic)).await?
 }
 
 /// The maximum number of faults that are listed for one task: a batch has thousands of tasks.
@@ -100,59 +101,64 @@ const TASK_FAULTS_MAX: usize = 20;
 /// A task of a batch, or why it is refused.
 type CheckResult = Result<NewTask, Problem>;
 
-/// Every task of the batch or its refusal, and the id of each.
+/// Every task of the batch or its refusal, and the id of each. A batch that is refused as a whole
+/// is refused with the faults of its tasks.
 fn check_all(
     api: &Api,
     tenant: &str,
-    body: &Bytes,
+    body: &[u8],
     media_type: MediaType,
+    query: Query,
 ) -> Result<(Vec<CheckResult>, Vec<TaskId>), Problem> {
     let max = api.config.batch_tasks.min(limits::BATCH);
     let validator = TaskValidator::new(&api.config.submission, tenant, api.clock.now(), api.node);
     let budget = Cell::new(limits::BATCH_DEPENDENCIES);
-    let check = |ids: &[TaskId], at: usize, text: &str| {
-        let context = BatchContext::batch(ids, at, &budget);
+    let mut whole = Faults::default();
+    query.finish_into(&mut whole);
+    let mut texts = task_texts(body, media_type, &mut whole)?;
+    if texts.len() > max {
+        whole.add("/tasks", format!("must have at most {max} entries"));
+        texts.clear();
+    }
+    let ids = new_ids(texts.len());
+    let check = |at: usize, text: &str| {
+        let context = BatchContext::batch(&ids, at, &budget);
         let checked = reading::read(text)?.check(|new, faults| validator.check(faults, new, None, &context));
         checked.map_err(|error| Problem::from(error.quoting(text).shortened(TASK_FAULTS_MAX)))
     };
-    let check = |ids: &[TaskId], at: usize, text: Result<&str, Problem>| {
-        let checked = text.and_then(|text| check(ids, at, text));
+    let check = |(at, text): (usize, &[u8])| {
+        let checked = json::text(text).and_then(|text| check(at, text));
         checked.map_err(|problem| problem.under(&format!("/tasks/{at}")))
     };
-    let (mut checked, ids): (Vec<CheckResult>, Vec<TaskId>) = match media_type {
-        MediaType::Json => {
-            if body.trim_ascii_start().first() == Some(&b'[') {
-                // The derived reader of `RawBatch` would take a list by position.
-                return Err(Problem::invalid_at("", "must be an object"));
-            }
-            let RawBatch { tasks: RawItems(items) } = read_batch(json::text(body)?)?;
-            refuse_over(max, items.len())?;
-            let ids = new_ids(items.len());
-            let check = |(at, item): (usize, &&RawValue)| check(&ids, at, Ok(item.get()));
-            (yielding(items.iter().enumerate()).map(check).collect(), ids)
-        }
-        MediaType::Ndjson => {
-            let lines = || body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-            refuse_over(max, lines().take(max + 1).count())?;
-            let ids = new_ids(lines().count());
-            (yielding(lines().enumerate()).map(|(at, line)| check(&ids, at, json::text(line))).collect(), ids)
-        }
-    };
+    let mut checked: Vec<CheckResult> = yielding(texts.into_iter().enumerate()).map(check).collect();
     batch_members::refuse_impossible(&mut checked, &ids);
+    if let Err(error) = whole.finish() {
+        let refused = checked.iter().enumerate();
+        let refused = refused.filter_map(|(at, checked)| Some((format!("/tasks/{at}"), checked.as_ref().err()?)));
+        return Err(json::quoting(body, error).beside(refused));
+    }
     keep_order(&mut checked);
     Ok((checked, ids))
+}
+
+/// The tasks as they were sent. The faults of what is around them are added.
+fn task_texts<'b>(body: &'b [u8], media_type: MediaType, faults: &mut Faults) -> Result<Vec<&'b [u8]>, Problem> {
+    match media_type {
+        MediaType::Json => {
+            let sent = reading::read_list::<wire::NewBatch>(json::text(body)?, "tasks", limits::BATCH)?;
+            let items = faults.part("", sent).unwrap_or_default();
+            Ok(items.into_iter().map(|item| item.get().as_bytes()).collect())
+        }
+        MediaType::Ndjson => {
+            let lines = body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+            Ok(lines.take(limits::BATCH + 1).collect())
+        }
+    }
 }
 
 /// Ids in the order of the batch.
 fn new_ids(count: usize) -> Vec<TaskId> {
     std::iter::repeat_with(TaskId::new).take(count).collect()
-}
-
-fn refuse_over(max: usize, count: usize) -> Result<(), Problem> {
-    if count <= max {
-        return Ok(());
-    }
-    Err(Problem::invalid_at("/tasks", format!("must have at most {max} entries")))
 }
 
 /// The valid tasks, and for every task of the batch its refusal, if any.
@@ -167,79 +173,4 @@ fn split(checked: Vec<CheckResult>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     });
     let refusals = refusals.collect();
     (tasks, refusals)
-}
-
-/// Reads the batch, without its tasks.
-fn read_batch(text: &str) -> Result<RawBatch<'_>, Problem> {
-    let shape = Shape::of::<wire::NewBatch>().with_any_items();
-    let sent = reading::read_as(text, &shape)?;
-    Ok(sent.check(|batch, _| Some(batch)).map_err(|error| error.quoting(text))?)
-}
-
-/// The batch with unparsed tasks. Each is parsed by itself, so that a bad one does not affect
-/// the rest.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawBatch<'a> {
-    #[serde(borrow)]
-    tasks: RawItems<'a>,
-}
-
-/// The tasks as text. The number is bounded while reading, so that a list of tiny ones cannot take
-/// far more memory than its text.
-struct RawItems<'a>(Vec<&'a RawValue>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RawItems<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-        impl<'de> Visitor<'de> for List {
-            type Value = RawItems<'de>;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a list of tasks")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawItems<'de>, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = seq.next_element()? {
-                    if items.len() == limits::BATCH {
-                        return Err(de::Error::custom(format_args!("must have at most {} entries", limits::BATCH)));
-                    }
-                    items.push(item);
-                }
-                Ok(RawItems(items))
-            }
-        }
-        deserializer.deserialize_seq(List)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batch_fault(text: &str) -> (Code, Vec<String>) {
-        let problem = read_batch(text).err().expect("a fault");
-        (problem.code(), problem.errors().iter().map(|fault| fault.pointer.clone()).collect())
-    }
-
-    #[test]
-    fn tasks_of_a_batch_stay_text() {
-        let text = r#"{"tasks":[{"type":"a"},17,"x",{"type":"b","payload":[1, 2]}]}"#;
-        let RawBatch { tasks: RawItems(items) } = read_batch(text).unwrap();
-        assert_eq!(items.iter().map(|item| item.get()).collect::<Vec<_>>()[1..3], ["17", "\"x\""]);
-    }
-
-    #[test]
-    fn a_document_of_another_shape_is_refused_as_a_whole() {
-        assert_eq!(batch_fault("[]"), (Code::InvalidRequest, vec![String::new()]));
-        assert_eq!(batch_fault("{}"), (Code::InvalidRequest, vec!["/tasks".to_owned()]));
-        assert_eq!(batch_fault(r#"{"tasks":[],"atomic":true}"#), (Code::InvalidRequest, vec!["/atomic".to_owned()]));
-        assert_eq!(batch_fault(r#"{"tasks":{}}"#), (Code::InvalidRequest, vec!["/tasks".to_owned()]));
-        assert_eq!(batch_fault(r#"{"tasks":[{]}"#).0, Code::InvalidJson);
-    }
-
-    #[test]
-    fn a_batch_is_bounded_while_it_is_read() {
-        let text = format!(r#"{{"tasks":[{}1]}}"#, "1,".repeat(limits::BATCH));
-        assert_eq!(batch_fault(&text), (Code::InvalidRequest, vec!["/tasks".to_owned()]));
-    }
 }

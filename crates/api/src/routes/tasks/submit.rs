@@ -3,13 +3,14 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use bytes::Bytes;
 use punctual_client as wire;
-use punctual_core::ids::TaskId;
 use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
 use punctual_submission::{BatchContext, TaskValidator};
 
 use super::header_key::HeaderKey;
+use super::unknown_dependencies::UnknownDependencies;
 use crate::answer;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
@@ -51,11 +52,13 @@ pub async fn submit_task(
 ) -> Result<Response, Problem> {
     let replaces = query.flag("replace_final") == Some(true);
     let validator = TaskValidator::new(&api.config.submission, &tenant, api.clock.now(), api.node);
+    let text = body.text();
     let mut task = body.check(|new, faults| {
         query.finish_into(faults);
         validator.check(faults, new, key, &BatchContext::none())
     })?;
     replace_final(&mut task, replaces);
+    let text = if task.body.dependencies.ids.is_empty() { Bytes::new() } else { text };
     let inserted = api.store.insert(vec![task]).await?.pop();
     match inserted.ok_or_else(unanswered)? {
         Inserted::Created(task) => {
@@ -65,7 +68,7 @@ pub async fn submit_task(
         }
         Inserted::Replayed(task) => Ok(answer::replayed(answer::task(StatusCode::OK, task))),
         Inserted::KeyReused(_) => Err(key_reused()),
-        Inserted::UnknownDependency(id) => Err(unknown_dependency(id, "/depends_on")),
+        Inserted::UnknownDependency(id) => Err(UnknownDependencies::new(&api, &tenant).refusal(&text, "", id).await),
         Inserted::QueueFull(queue) => Err(queue_full(&queue)),
         Inserted::TooManyLanes(most) => Err(too_many_lanes(most)),
         Inserted::Withheld => Err(unanswered()),
@@ -77,12 +80,6 @@ pub fn replace_final(task: &mut NewTask, replaces: bool) {
     if let Some(idempotency) = &mut task.idempotency {
         idempotency.replace_final = replaces;
     }
-}
-
-/// The refusal of a task that depends on one that does not exist.
-pub fn unknown_dependency(id: TaskId, pointer: impl Into<String>) -> Problem {
-    let detail = format!("depends_on names {id}, and there is no such task; nothing was stored");
-    Problem::new(Code::UnknownDependency, detail).at(pointer, format!("names {id}, which does not exist"))
 }
 
 /// The refusal of a key that was used for something else.

@@ -72,6 +72,8 @@ async fn a_near_word_is_proposed() {
         ("/v1/tasks", json!({"type": "t", "Priority": 1}), "/Priority", "priority"),
         ("/v1/tasks", json!({"type": "t", "executeAt": "x"}), "/executeAt", "execute_at"),
         ("/v1/tasks", json!({"type": "t", "priority": "hgih"}), "/priority", "high"),
+        ("/v1/tasks", json!({"type": "t", "priority": "lw"}), "/priority", "low"),
+        ("/v1/tasks", json!({"type": "t", "on_dependency_failure": "rn"}), "/on_dependency_failure", "run"),
         ("/v1/tasks", json!({"type": "t", "retry_policy": {"retry_on": ["5XX"]}}), "/retry_policy/retry_on/0", "5xx"),
         ("/v1/schedules", schedule(json!({"overlap_policy": "buffer-one"})), "/overlap_policy", "buffer_one"),
         ("/v1/schedules", schedule(json!({"timezone": "Europe/Berln"})), "/timezone", "Europe/Berlin"),
@@ -134,6 +136,49 @@ async fn a_fault_shows_what_was_sent() {
     assert_eq!(missing["errors"][0].get("value"), None);
     let parameter = caller.api.get("/v1/tasks?limit=many").await.invalid("?limit");
     assert_eq!(parameter["errors"][0]["value"], "many");
+}
+
+#[tokio::test]
+async fn a_fault_shows_numbers_and_words_as_they_were_sent() {
+    let caller = shared().await;
+    for (member, sent) in [
+        ("delay_seconds", "-1"),
+        ("timeout_seconds", "12345678901234567890"),
+        ("timeout_seconds", "0.0"),
+        ("callback_body", "\"envelop\""),
+    ] {
+        let task = format!(r#"{{"type": "t", "{member}": {sent}}}"#);
+        let reply = caller.api.call("POST", "/v1/tasks").body("application/json", task).send().await;
+        reply.invalid(&format!("/{member}"));
+        assert!(reply.text().contains(&format!("\"value\":{sent}}}")), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn every_bad_field_of_a_cron_expression_is_named() {
+    let caller = shared().await;
+    let schedule = json!({"name": "s", "cron": "61 25 32 13 8", "task": {"type": "t"}});
+    let message = message(&caller.api.post("/v1/schedules", &schedule).await, "/cron");
+    for field in ["minute", "hour", "day-of-month", "month", "day-of-week"] {
+        assert!(message.contains(&format!("in the {field} field")), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_members_refuses_all() {
+    let caller = shared().await;
+    let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
+    for verb in ["run", "purge"] {
+        let path = format!("/v1/tasks/{id}/{verb}");
+        let call = |body: &'static str| caller.api.call("POST", &path).body("application/json", body).send();
+        call("{").await.problem_code(400, "invalid_json");
+        call(r#"{"dry_run": true}"#).await.invalid("/dry_run");
+        assert_eq!(caller.task(&id).await["status"], "PENDING");
+    }
+    let path = format!("/v1/tasks/{id}/run");
+    for body in ["{}", ""] {
+        caller.api.call("POST", &path).body("application/json", body).send().await.expect(200);
+    }
 }
 
 #[tokio::test]

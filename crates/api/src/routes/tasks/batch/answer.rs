@@ -4,7 +4,7 @@
 //! the dependent gets the same one; otherwise it is refused for good. Linear in the number of
 //! tasks, however long the chains of dependencies are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,18 +13,68 @@ use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
 use punctual_core::task::Task;
 use punctual_submission::batch_members::depends_on_refused;
+use punctual_submission::{Faults, LISTED_MAX};
 
 use crate::answer::json;
+use crate::extract::body::MediaType;
 use crate::problem::{Code, Problem};
-use crate::routes::tasks::submit::{key_reused, queue_full, too_many_lanes, unanswered, unknown_dependency};
+use crate::routes::tasks::submit::{key_reused, queue_full, too_many_lanes, unanswered};
+use crate::routes::tasks::unknown_dependencies::UnknownDependencies;
+use crate::state::Api;
 use crate::view;
 
-/// An item for each task of the batch: the refusals of the check, and the store's answers for the
-/// rest.
-pub(super) fn answer(
+/// What became of the tasks of a batch.
+pub(super) struct BatchOutcome {
+    /// The refusals of the check.
+    pub checked: Vec<Option<Problem>>,
+    /// The store's answers for the others.
+    pub inserted: Vec<Inserted>,
+    /// The ids that the tasks have or would have.
+    pub ids: Vec<TaskId>,
+}
+
+impl BatchOutcome {
+    /// The refusals of the tasks that depend on unknown tasks outside the batch, by their places.
+    pub async fn unknown_dependencies(
+        &self,
+        api: &Api,
+        tenant: &str,
+        body: &[u8],
+        media_type: MediaType,
+    ) -> HashMap<usize, Problem> {
+        let mut refusals = HashMap::new();
+        let members: HashSet<TaskId> = self.ids.iter().copied().collect();
+        let places = self.checked.iter().enumerate().filter(|(_, refusal)| refusal.is_none()).map(|(place, _)| place);
+        let unknown = places.zip(&self.inserted).filter_map(|(place, inserted)| match inserted {
+            Inserted::UnknownDependency(id) if !members.contains(id) => Some((place, *id)),
+            _ => None,
+        });
+        let unknown: Vec<(usize, TaskId)> = unknown.collect();
+        if unknown.is_empty() {
+            return refusals;
+        }
+        let texts = super::task_texts(body, media_type, &mut Faults::default()).unwrap_or_default();
+        let mut others = UnknownDependencies::new(api, tenant);
+        for (place, id) in unknown {
+            let text = texts.get(place).copied().unwrap_or_default();
+            refusals.insert(place, others.refusal(text, &format!("/tasks/{place}"), id).await);
+        }
+        refusals
+    }
+
+    /// An item for each task of the batch. `unknown` has the refusals of tasks with unknown
+    /// dependencies.
+    pub fn answer(self, unknown: HashMap<usize, Problem>, ids_only: bool, atomic: bool) -> Result<Response, Problem> {
+        let Self { checked, inserted, ids } = self;
+        answer(checked, inserted, &ids, unknown, ids_only, atomic)
+    }
+}
+
+fn answer(
     checked: Vec<Option<Problem>>,
     inserted: Vec<Inserted>,
     ids: &[TaskId],
+    mut unknown: HashMap<usize, Problem>,
     ids_only: bool,
     atomic: bool,
 ) -> Result<Response, Problem> {
@@ -47,9 +97,9 @@ pub(super) fn answer(
                 }
                 Inserted::Withheld => continue,
                 Inserted::KeyReused(_) => key_reused(),
-                Inserted::UnknownDependency(id) => of_children
-                    .remove(&place)
-                    .unwrap_or_else(|| unknown_dependency(id, format!("/tasks/{place}/depends_on"))),
+                Inserted::UnknownDependency(_) => {
+                    of_children.remove(&place).or_else(|| unknown.remove(&place)).ok_or_else(unanswered)?
+                }
                 Inserted::QueueFull(queue) => queue_full(&queue),
                 Inserted::TooManyLanes(most) => too_many_lanes(most),
             },
@@ -66,9 +116,6 @@ pub(super) fn answer(
     }
 }
 
-/// The faults that the refusal of a whole batch lists; it counts the other tasks.
-const LISTED_MAX: usize = 100;
-
 /// The refusal of a batch that is stored as a whole or not at all; none if no task is refused. It
 /// is temporary if all refusals are.
 fn whole_refusal(refusals: &[(usize, Problem)], total: usize) -> Option<Problem> {
@@ -84,11 +131,8 @@ fn whole_refusal(refusals: &[(usize, Problem)], total: usize) -> Option<Problem>
         Some(seconds) => Problem::new(first.code(), detail).retry_after(seconds),
         None => Problem::new(Code::BatchRefused, detail),
     };
-    let faults = refusals.iter().flat_map(|(place, problem)| match problem.errors() {
-        [] => vec![(format!("/tasks/{place}"), format!("{}: {}", problem.code(), problem.detail()))],
-        errors => errors.iter().map(|fault| (fault.pointer.clone(), fault.message.clone())).collect(),
-    });
-    Some(faults.take(LISTED_MAX).fold(problem, |problem, (pointer, message)| problem.at(pointer, message)))
+    let faults = refusals.iter().flat_map(|(place, problem)| problem.faults_at(&format!("/tasks/{place}")));
+    Some(problem.listing(faults.take(LISTED_MAX).collect()))
 }
 
 fn accepted(status: StatusCode, task: Task, ids_only: bool) -> wire::BatchItem {

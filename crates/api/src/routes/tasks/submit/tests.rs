@@ -48,7 +48,7 @@ async fn an_atomic_batch_stores_all_or_nothing() {
         async |tasks: Value| world.send("POST", "/v1/tasks/batch?atomic=true", Some(json!({"tasks": tasks}))).await;
     // One that the check refuses, and one that the store refuses.
     let unknown = json!({"type": "c", "depends_on": ["task_00000000-0000-7000-8000-000000000000"]});
-    for (bad, pointer) in [(json!({"type": "no spaces"}), "/tasks/1/type"), (unknown, "/tasks/1/depends_on")] {
+    for (bad, pointer) in [(json!({"type": "no spaces"}), "/tasks/1/type"), (unknown, "/tasks/1/depends_on/0")] {
         let answer = send(json!([keyed("k", "a"), bad, {"type": "child", "depends_on": [0]}])).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (422, "batch_refused"));
         assert_eq!(answer.json()["errors"][0]["pointer"], pointer);
