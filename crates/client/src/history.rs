@@ -104,7 +104,7 @@ pub struct TaskEvent {
     /// The state after.
     pub to: Status,
     /// On whose behalf: `client`, `sql`, `scheduler`, `worker:NAME`, `reaper`, `node`, `schedule`,
-    /// `resolver`.
+    /// `resolver`, `operation:ID` (a bulk operation).
     pub actor: String,
     /// The process that wrote it.
     pub node: String,

@@ -55,7 +55,7 @@ pub use lease::{
 };
 pub use new_task::{NewTask, PurgeTask, Redrive, RunTask, TaskPatch};
 pub use objects::RequestBody;
-pub use operation::{BulkRequest, DryRun, Operation, OperationKind, OperationState, TaskFilter};
+pub use operation::{BulkRedrive, BulkRequest, DryRun, Operation, OperationKind, OperationState, TaskFilter};
 pub use page::{
     BreakerPage, EventPage, NodePage, OccurrencePage, OperationPage, Page, PartitionPage, QueuePage, RunPage,
     SchedulePage, TaskPage, UpcomingRunPage, WorkerPage,
@@ -68,8 +68,8 @@ pub use queue::{
 pub use retry::{Backoff, Jitter, RetryPolicy, RetryPolicyFields};
 pub use schedule::{
     Backfill, BackfillAnswer, Catchup, Covers, DayOverflow, DstFold, DstGap, NewSchedule, Occurrence, Origin, Outcome,
-    OverlapPolicy, PauseSchedule, ResumeSchedule, Schedule, SchedulePatch, ScheduledTaskPatch, TriggerSchedule,
-    UpcomingRun,
+    OverlapPolicy, PauseSchedule, ResumeSchedule, Schedule, ScheduleByName, SchedulePatch, ScheduleToMake,
+    ScheduledTask, ScheduledTaskPatch, TriggerSchedule, UpcomingRun,
 };
 pub use seconds::Seconds;
 pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};

@@ -18,11 +18,32 @@ use crate::words::words;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct BulkRequest {
-    /// Which tasks. An empty filter means all of them.
+    /// Which tasks. It needs a condition unless this is a dry run.
     pub filter: TaskFilter,
     /// Whether to count the tasks only, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// Asks for a bulk re-drive.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct BulkRedrive {
+    /// Which dead letters. It needs a condition unless this is a dry run.
+    pub filter: TaskFilter,
+    /// Whether to count the tasks only, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Whether the tasks that were cancelled or failed because of each dead letter wait again, and
+    /// those because of them.
+    #[serde(default)]
+    pub dependents: bool,
+}
+
+impl From<BulkRequest> for BulkRedrive {
+    fn from(BulkRequest { filter, dry_run }: BulkRequest) -> Self {
+        Self { filter, dry_run, dependents: false }
+    }
 }
 
 /// Which tasks; all conditions have to hold. They mean what the parameters of `GET /v1/tasks` mean.
@@ -72,6 +93,9 @@ pub struct TaskFilter {
     /// With this ordering key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordering_key: Option<String>,
+    /// With this concurrency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
     /// Submitted under this idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -110,7 +134,8 @@ pub struct Operation {
     pub state: OperationState,
     /// How many tasks it changed. After a crash it may miss a page of them.
     pub done: u64,
-    /// How many tasks matched when it began; `null` if they were too many to count.
+    /// How many tasks matched when it began; `null` if they were too many to count. Tasks that
+    /// finish or change meanwhile are not counted elsewhere: `done` may end below it.
     pub total: Option<u64>,
     /// How many it could not change, because others changed them each time.
     pub failed: u64,
@@ -148,4 +173,4 @@ words! {
     }
 }
 
-objects_only!(BulkRequest, TaskFilter);
+objects_only!(BulkRequest, BulkRedrive, TaskFilter);

@@ -1,5 +1,7 @@
 //! Recurring schedules: requests of their owners, and how the API shows them.
 
+use std::borrow::Cow;
+
 use punctual_core::cron::{DayOverflow as CoreOverflow, DstFold as CoreFold, DstGap as CoreGap};
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::json::Json;
@@ -17,17 +19,18 @@ use crate::objects::objects_only;
 use crate::seconds::Seconds;
 use crate::words::words;
 
-/// A schedule to make. `name`, `task` and one of `cron` and `interval_seconds` are required.
+/// A schedule to make, to replace or to preview. One of `cron` and `interval_seconds` is required.
 ///
 /// The other fields of a schedule (`schedule_id`, `tenant`, `paused_at`, `pause_reason`,
 /// `next_run_at`, `last_run_at`, its counts, `version`, `created_at`, `updated_at`) are accepted
 /// and ignored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
+#[schema(as = ScheduleToPreview)]
 pub struct NewSchedule {
-    /// Its name, unique in its tenant. It may be left out if the path has it.
+    /// Its name, unique in its tenant. It may be left out if the path has it, and of a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<NameForm>, example = "nightly-report")]
+    #[schema(value_type = NameForm, required = false, nullable = false, example = "nightly-report")]
     pub name: Option<String>,
     /// A cron expression of five fields, of six with seconds first, or a word such as `@hourly`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +46,7 @@ pub struct NewSchedule {
     pub timezone: Option<String>,
     /// The task that every occurrence submits, without times, idempotency key and dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[schema(value_type = ScheduledTask, required = false, nullable = false)]
     pub task: Option<NewTask>,
     /// What happens while the previous task is live; `skip` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +89,69 @@ pub struct NewSchedule {
     /// Whether it is paused. A replacement without this field leaves it as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+}
+
+/// The schema of a [`NewSchedule`] that is to be made.
+pub struct ScheduleToMake;
+
+/// The schema of a [`NewSchedule`] whose name is in the path.
+pub struct ScheduleByName;
+
+/// The schema of the task of a [`NewSchedule`]: a [`NewTask`] without [`NOT_SCHEDULED`].
+pub struct ScheduledTask;
+
+/// The fields of a task that a schedule does not give.
+pub const NOT_SCHEDULED: [&str; 6] =
+    ["execute_at", "delay_seconds", "expires_at", "idempotency_key", "depends_on", "on_dependency_failure"];
+
+macro_rules! like_new_schedule {
+    ($name:ident is $wire:literal requiring $required:expr, $description:literal) => {
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let mut schema = NewSchedule::schema();
+                if let RefOr::T(Schema::Object(object)) = &mut schema {
+                    object.required = $required.map(str::to_owned).to_vec();
+                    object.description = Some($description.to_owned());
+                }
+                schema
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                Cow::Borrowed($wire)
+            }
+
+            fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                NewSchedule::schemas(schemas);
+            }
+        }
+    };
+}
+
+like_new_schedule!(ScheduleToMake is "NewSchedule" requiring ["name", "task"],
+    "A schedule to make. One of `cron` and `interval_seconds` is required, too.");
+like_new_schedule!(ScheduleByName is "ScheduleByName" requiring ["task"],
+    "A schedule to make or to replace. One of `cron` and `interval_seconds` is required, too. The other fields of a \
+     schedule are accepted and ignored, so that what was read can be sent back.");
+
+impl PartialSchema for ScheduledTask {
+    fn schema() -> RefOr<Schema> {
+        let mut schema = NewTask::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.properties.retain(|name, _| !NOT_SCHEDULED.contains(&name.as_str()));
+            object.description = Some(
+                "What every occurrence of a schedule submits: a task without times and keys of its own.".to_owned(),
+            );
+        }
+        schema
+    }
+}
+
+impl ToSchema for ScheduledTask {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        NewTask::schemas(schemas);
+    }
 }
 
 /// What to change of a schedule. An absent field stays as it is.
@@ -181,7 +247,7 @@ impl<'de> Deserialize<'de> for ScheduledTaskPatch {
 /// The schema of a task of which nothing is required.
 impl PartialSchema for ScheduledTaskPatch {
     fn schema() -> RefOr<Schema> {
-        let mut schema = NewTask::schema();
+        let mut schema = ScheduledTask::schema();
         if let RefOr::T(Schema::Object(object)) = &mut schema {
             object.required.clear();
             object.description = Some("What to change of a schedule's task: a merge patch (RFC 7396).".to_owned());

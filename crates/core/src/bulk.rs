@@ -49,15 +49,6 @@ impl BulkKind {
         }
     }
 
-    /// What happens to each task.
-    pub fn event(self) -> Event<'static> {
-        match self {
-            Self::Cancel => Event::Cancel,
-            Self::Redrive => Event::Redrive(None),
-            Self::Purge => Event::Purge,
-        }
-    }
-
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -101,6 +92,9 @@ pub struct BulkOperation {
     pub id: OperationId,
     /// What it does.
     pub kind: BulkKind,
+    /// Whether a re-drive revives the tasks that ended because of each dead letter.
+    #[serde(default)]
+    pub dependents: bool,
     /// Which tasks it changes. It names the tenant and the states.
     pub filter: Filter,
     /// How far it is.
@@ -150,6 +144,7 @@ impl BulkOperation {
         Self {
             id: OperationId::new(),
             kind,
+            dependents: false,
             filter,
             state: BulkState::Running,
             revision: 1,
@@ -160,6 +155,24 @@ impl BulkOperation {
             started_at: now,
             finished_at: None,
             error: None,
+        }
+    }
+
+    /// The same operation; a re-drive also revives the tasks that ended because of each dead letter.
+    #[must_use]
+    pub fn with_dependents(mut self) -> Self {
+        debug_assert!(self.kind == BulkKind::Redrive, "only a re-drive has dependents to revive");
+        self.dependents = true;
+        self
+    }
+
+    /// What happens to each task.
+    pub fn event(&self) -> Event<'static> {
+        match self.kind {
+            BulkKind::Cancel => Event::Cancel,
+            BulkKind::Redrive if self.dependents => Event::RedriveWithDependents(None),
+            BulkKind::Redrive => Event::Redrive(None),
+            BulkKind::Purge => Event::Purge,
         }
     }
 

@@ -369,6 +369,8 @@ pub struct Filter {
     pub completed_before: Option<Timestamp>,
     /// With this ordering key.
     pub ordering_key: Option<String>,
+    /// With this concurrency key.
+    pub concurrency_key: Option<String>,
     /// Submitted under this idempotency key.
     pub idempotency_key: Option<String>,
     /// With this worker, or run last by it.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{NodeId, RunId, TaskId};
+use crate::ids::{NodeId, OperationId, RunId, TaskId};
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -60,6 +60,8 @@ pub enum Actor<'a> {
     Resolver,
     /// A role of the database, which submitted the task by SQL.
     Sql,
+    /// A bulk operation of a caller of the API.
+    Operation(OperationId),
 }
 
 /// What happened in a step.

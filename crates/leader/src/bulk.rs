@@ -209,8 +209,8 @@ impl BulkWorker {
 
     /// The change of a task; none if it is no longer one of those that match.
     fn decide(&self, operation: &BulkOperation, task: &Task) -> Option<(TaskId, Change)> {
-        let by = By { now: self.clock.now(), node: self.node, actor: Actor::Client };
-        let change = operation.wants(task).then(|| transition(&task.position, operation.kind.event(), &by))?.ok()?;
+        let by = By { now: self.clock.now(), node: self.node, actor: Actor::Operation(operation.id) };
+        let change = operation.wants(task).then(|| transition(&task.position, operation.event(), &by))?.ok()?;
         Some((task.id, change.shortening(&task.trail)))
     }
 

@@ -71,11 +71,14 @@ async fn cancel_tasks(
 }
 
 /// Tries all dead letters again that match, their retries counted from zero.
+///
+/// With `dependents` the tasks that were cancelled or failed because of each one are revived, as
+/// the re-drive of one task does.
 #[utoipa::path(
     post, path = "/v1/dead-letters/redrive", tag = "bulk operations", operation_id = "redrive_dead_letters",
     request_body(
-        content = wire::BulkRequest,
-        example = json!({"filter": {"queue": "mail", "created_before": "2026-01-01T00:00:00Z"}, "dry_run": true}),
+        content = wire::BulkRedrive,
+        example = json!({"filter": {"queue": "mail", "error_code": "http_503"}, "dependents": true, "dry_run": true}),
     ),
     responses(
         (status = 200, description = "What a dry run found; nothing was changed", body = wire::DryRun),
@@ -86,7 +89,7 @@ async fn cancel_tasks(
 async fn redrive_dead_letters(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
-    body: JsonBody<wire::BulkRequest>,
+    body: JsonBody<wire::BulkRedrive>,
 ) -> Result<Response, Problem> {
     begin(&api, tenant, BulkKind::Redrive, body).await
 }
@@ -112,25 +115,28 @@ async fn purge_dead_letters(
     begin(&api, tenant, BulkKind::Purge, body).await
 }
 
-async fn begin(
+/// Begins an operation, or counts what it would change. All that a request may say is what a
+/// re-drive takes.
+async fn begin<R: Into<wire::BulkRedrive>>(
     api: &Api,
     tenant: String,
     kind: BulkKind,
-    body: JsonBody<wire::BulkRequest>,
+    body: JsonBody<R>,
 ) -> Result<Response, Problem> {
-    let (filter, has_condition, dry_run) = body.check(|wanted, faults| {
+    let (filter, wanted) = body.check(|wanted, faults| {
+        let wanted: wire::BulkRedrive = wanted.into();
         let mut query = Query::of_filter(&wanted.filter);
         let states = states(kind, &wanted.filter, &mut query);
         let filter = Filter { tenant, states, ..read_filter(&mut query) };
         query.finish_into(faults);
-        Some((filter, wanted.filter != wire::TaskFilter::default(), wanted.dry_run))
+        Some((filter, wanted))
     })?;
     // What a client sends whose variable is empty must not concern all tasks.
-    if !has_condition && !dry_run {
+    if wanted.filter == wire::TaskFilter::default() && !wanted.dry_run {
         return Err(Problem::invalid_at("/filter", "must have a condition; for all tasks, give created_before"));
     }
     let matching = count(api, &filter).await?;
-    if dry_run {
+    if wanted.dry_run {
         let sample: Vec<_> = view::tasks(matching.sample).iter().map(view::summary).collect();
         let found = json!({"matched": matching.count, "more": matching.more, "sample": sample});
         return Ok(answer::json(StatusCode::OK, &found));
@@ -138,6 +144,7 @@ async fn begin(
     require_room(api, &filter.tenant).await?;
     let total = (!matching.more).then_some(matching.count);
     let operation = BulkOperation::begun(kind, filter, total, api.clock.now());
+    let operation = if wanted.dependents { operation.with_dependents() } else { operation };
     api.database.insert_operation(operation.clone()).await?;
     tracing::info!(operation.id = %operation.id, kind = kind.as_str(), tenant = operation.tenant(), "a bulk operation has begun");
     let path = format!("/v1/operations/{}", operation.id);

@@ -37,6 +37,7 @@ impl Filter {
             && self.completed_before.is_none_or(|before| task.completed_at.is_some_and(|at| at < before))
             && self.schedule_id.is_none_or(|schedule| task.body.schedule_id == Some(schedule))
             && is_or_any(self.ordering_key.as_deref(), task.body.ordering_key.as_deref())
+            && is_or_any(self.concurrency_key.as_deref(), task.body.concurrency_key.as_deref())
             && is_or_any(self.idempotency_key.as_deref(), task.body.idempotency_key.as_deref())
             && is_or_any(self.worker_id.as_deref(), task.worker_id())
             && self.metadata.iter().all(|(key, value)| task.body.metadata.get(key) == Some(value))

@@ -123,6 +123,26 @@ async fn each_failure_policy_handles_each_end() {
 /// brings it back to its end.
 #[tokio::test]
 async fn a_redrive_brings_a_cancelled_chain_back() {
+    chain_comes_back(async |caller, first| {
+        caller.api.post(&format!("/v1/tasks/{first}/redrive"), &json!({"dependents": true})).await.expect(200);
+        "client".to_owned()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bulk_redrive_brings_cancelled_chains_back() {
+    chain_comes_back(async |caller, _| {
+        let wanted = json!({"filter": {"queue": "first"}, "dependents": true});
+        let operation = caller.api.post("/v1/dead-letters/redrive", &wanted).await.expect(202);
+        format!("operation:{}", operation["operation_id"].as_str().expect("an id"))
+    })
+    .await;
+}
+
+/// Cancels a chain by its first task's dead letter, and has `redrive` bring it back on behalf of the
+/// actor that it returns.
+async fn chain_comes_back(redrive: impl AsyncFn(&Caller, &str) -> String) {
     let caller = shared().await;
     let first = json!({"type": "t", "queue": "first", "retry_policy": quick(0)});
     let tasks =
@@ -130,13 +150,15 @@ async fn a_redrive_brings_a_cancelled_chain_back() {
     let [first, second, third] = [0, 1, 2].map(|place| id_of(&tasks[place]));
     end(&caller, &first, "first", "DEAD_LETTERED").await;
     caller.until(&third, "CANCELLED").await;
-    caller.api.post(&format!("/v1/tasks/{first}/redrive"), &json!({"dependents": true})).await.expect(200);
+    let actor = redrive(&caller, &first).await;
     end(&caller, &first, "first", "COMPLETED").await;
     let waited = async |id: &str| caller.api.get(&format!("/v1/tasks/{id}?wait_seconds=30")).await.expect(200);
     let ((), third) = tokio::join!(complete_all(&caller, "children", 2), waited(&third));
     assert_eq!(third["status"], "COMPLETED");
     let trail = caller.trail(&second).await;
     assert!(trail.iter().any(|step| step["reason"] == "revived"), "{trail:#?}");
+    let trail = caller.trail(&first).await;
+    assert!(trail.iter().any(|step| step["reason"] == "redriven" && step["actor"] == actor), "{trail:#?}");
 }
 
 #[tokio::test]

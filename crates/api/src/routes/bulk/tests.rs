@@ -45,6 +45,17 @@ async fn an_operation_can_be_read_and_cancelled() {
 }
 
 #[tokio::test]
+async fn only_a_redrive_brings_dependents_back() {
+    let world = World::new();
+    let wanted = crate::testing::merged(of_customer("a"), json!({"dependents": true}));
+    let begun = world.send("POST", "/v1/dead-letters/redrive", Some(wanted.clone())).await.expect(202);
+    assert_eq!(begun["kind"], "redrive");
+    for path in [CANCEL, "/v1/dead-letters/purge"] {
+        assert_eq!(world.send("POST", path, Some(wanted.clone())).await.pointers(), ["/dependents"], "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_faulty_filter_is_pointed_at() {
     let world = World::new();
     let filter = json!({"type": "a b", "created_after": "yesterday", "status": ["COMPLETED"]});

@@ -50,6 +50,8 @@ pub struct FilterParams {
     completed_before: Option<String>,
     /// With this ordering key.
     ordering_key: Option<String>,
+    /// With this concurrency key.
+    concurrency_key: Option<String>,
     /// Submitted under this idempotency key.
     idempotency_key: Option<String>,
     /// With this worker, or run last by it.
@@ -76,6 +78,7 @@ pub fn read_filter(query: &mut Query) -> Filter {
         completed_after: query.instant("completed_after"),
         completed_before: query.instant("completed_before"),
         ordering_key: query.take("ordering_key"),
+        concurrency_key: query.take("concurrency_key"),
         idempotency_key: query.take("idempotency_key"),
         worker_id: query.take("worker_id"),
         error_code: query.take("error_code"),
@@ -132,7 +135,7 @@ mod tests {
     fn every_condition_is_read() {
         let filter = read(
             "type=mail.*&queue=q&priority_min=high&created_after=2026-05-22T18:00:00Z&execute_before=2026-05-22T20:00:00%2B02:00\
-             &metadata.team=a%20%25_%5C&metadata[x]=&worker_id=w&error_code=boom&ordering_key=o&idempotency_key=i\
+             &metadata.team=a%20%25_%5C&metadata[x]=&worker_id=w&error_code=boom&ordering_key=o&concurrency_key=c&idempotency_key=i\
              &completed_after=2026-05-22T18:00:00Z&completed_before=2026-05-22T19:00:00Z",
         )
         .unwrap();
@@ -145,6 +148,7 @@ mod tests {
         assert_eq!(filter.metadata["x"], "");
         assert_eq!((filter.worker_id.as_deref(), filter.error_code.as_deref()), (Some("w"), Some("boom")));
         assert_eq!((filter.ordering_key.as_deref(), filter.idempotency_key.as_deref()), (Some("o"), Some("i")));
+        assert_eq!(filter.concurrency_key.as_deref(), Some("c"));
         assert!(filter.completed_after < filter.completed_before);
     }
 

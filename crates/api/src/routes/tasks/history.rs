@@ -155,6 +155,7 @@ fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::T
         Actor::Schedule => "schedule".to_owned(),
         Actor::Resolver => "resolver".to_owned(),
         Actor::Sql => "sql".to_owned(),
+        Actor::Operation(id) => format!("operation:{id}"),
     };
     wire::TaskEvent {
         at: entry.at,
