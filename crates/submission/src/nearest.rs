@@ -10,8 +10,9 @@ const COMPARED_MAX: usize = 64;
 /// The maximum number of changed characters in a word of six or more.
 const CHANGES_MAX: usize = 2;
 
-/// The known word that `text` is probably meant to be. Case makes no difference, nor does a hyphen
-/// or a blank in place of an underscore.
+/// The known word that `text` is probably meant to be: one that differs by few characters, or the
+/// only one that it is the beginning or the end of, as `delay` is of `delay_seconds`. Case makes no
+/// difference, nor does a hyphen or a blank in place of an underscore.
 pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if text.is_empty() || text.len() > COMPARED_MAX {
         return None;
@@ -23,8 +24,17 @@ pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         2..=5 => 1,
         _ => CHANGES_MAX,
     };
-    let distances = known.into_iter().map(|word| (damerau_levenshtein(&folded(word), &text), word));
-    distances.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, word)| word)
+    let known: Vec<&str> = known.into_iter().collect();
+    let distances = known.iter().map(|word| (damerau_levenshtein(&folded(word), &text), *word));
+    let nearest = distances.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance);
+    nearest.map(|(_, word)| word).or_else(|| longer(&text, &known))
+}
+
+/// The only known word that begins or ends with `text` and an underscore between.
+fn longer<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
+    let (beginning, end) = (format!("{text}_"), format!("_{text}"));
+    let mut longer = known.iter().filter(|word| word.starts_with(&beginning) || word.ends_with(&end));
+    longer.next().filter(|_| longer.next().is_none()).copied()
 }
 
 /// The end of a fault's sentence about `text`: empty if no known word is near.
@@ -40,7 +50,8 @@ fn folded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const KNOWN: [&str; 6] = ["priority", "payload", "retry_policy", "type", "skip", "sky"];
+    const KNOWN: [&str; 8] =
+        ["priority", "payload", "retry_policy", "type", "skip", "sky", "ordering_key", "idempotency_key"];
 
     #[test]
     fn a_misspelt_word_has_a_nearest_one() {
@@ -52,6 +63,8 @@ mod tests {
             ("SKIP", "skip"),
             ("typ", "type"),
             ("sk", "sky"),
+            ("retry", "retry_policy"),
+            ("Policy", "retry_policy"),
         ] {
             assert_eq!(nearest(text, KNOWN), Some(word), "{text}");
         }
@@ -59,7 +72,7 @@ mod tests {
 
     #[test]
     fn another_word_has_no_nearest_one() {
-        for text in ["", "x", "tap", "skin3", "queue", &"payload".repeat(10)] {
+        for text in ["", "x", "tap", "skin3", "queue", "key", &"payload".repeat(10)] {
             assert_eq!(nearest(text, KNOWN), None, "{text}");
         }
         assert_eq!(did_you_mean("nothing", KNOWN), "");

@@ -98,6 +98,8 @@ impl Faults {
         for (at, word) in words.iter().take(limits::RETRY_CONDITIONS).enumerate() {
             match word.parse() {
                 Ok(kind) => _ = kinds.insert(kind),
+                // Another class of statuses is not misspelt.
+                Err(_) if word.ends_with("xx") => self.add(format!("{pointer}/{at}"), RetryCondition::RULE),
                 Err(_) => {
                     self.add_word(format!("{pointer}/{at}"), RetryCondition::RULE, word, RetryCondition::WORDS);
                 }

@@ -159,6 +159,7 @@ impl ScheduleValidator<'_> {
             ("depends_on", task.depends_on.is_some(), "a task of a schedule waits for no other"),
             ("on_dependency_failure", task.on_dependency_failure.is_some(), "a task of a schedule waits for no other"),
         ];
+        debug_assert!(given.iter().map(|(name, ..)| *name).eq(wire::schedule::NOT_SCHEDULED), "as the document says");
         for (name, _, why) in given.iter().filter(|(_, is_given, _)| *is_given) {
             faults.add(format!("/task/{name}"), format!("must be left out: {why}"));
         }

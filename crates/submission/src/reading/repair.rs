@@ -57,7 +57,7 @@ impl<'a> Repair<'a> {
         let first = text.as_bytes().first().copied().unwrap_or_default();
         match (&shape.kind, first) {
             (Kind::Any, _)
-            | (Kind::Text, b'"')
+            | (Kind::Text | Kind::Time, b'"')
             | (Kind::Flag, b't' | b'f')
             | (Kind::Number { .. }, b'-' | b'0'..=b'9') => Some(text.to_owned()),
             (Kind::TaskId | Kind::Word(_), b'"') if is_known(&shape.kind, text) => Some(text.to_owned()),

@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Any,
     /// A string.
     Text,
+    /// An instant.
+    Time,
     /// The id of a task.
     TaskId,
     /// One of these strings.
@@ -111,7 +113,7 @@ impl Shape {
     pub(super) fn placeholder(&self) -> String {
         match &self.kind {
             Kind::Any => "null".to_owned(),
-            Kind::Text => "\"\"".to_owned(),
+            Kind::Text | Kind::Time => "\"\"".to_owned(),
             Kind::TaskId => format!("\"{}\"", punctual_core::ids::TaskId::default()),
             Kind::Word(words) => format!("\"{}\"", words.first().map_or("", String::as_str)),
             Kind::Whole { least, .. } => least.unwrap_or(0).to_string(),
@@ -149,6 +151,7 @@ impl fmt::Display for Shape {
         match &self.kind {
             Kind::Any => f.write_str("JSON"),
             Kind::Text => f.write_str("a string"),
+            Kind::Time => f.write_str("a time, a string such as 2026-05-22T18:00:00Z"),
             Kind::TaskId => f.write_str("the id of a task, a string such as task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f"),
             Kind::Word(words) => write!(f, "one of {}", words.join(", ")),
             Kind::Whole { least: Some(least), most: Some(most) } => {
@@ -209,6 +212,7 @@ impl Reader<'_> {
     fn kind(&self, name: &str, schema: &Value, depth: usize) -> Kind {
         let size = |keyword: &str| schema[keyword].as_u64().and_then(|most| usize::try_from(most).ok());
         match name {
+            "string" if schema["format"] == "date-time" => Kind::Time,
             "string" => Kind::Text,
             "boolean" => Kind::Flag,
             "integer" => {

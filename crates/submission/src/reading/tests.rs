@@ -1,8 +1,8 @@
 //! Documents of wrong shapes, and that the shapes and the types agree.
 
 use punctual_client::{
-    Backfill, BulkRequest, Complete, Fail, FieldError, Heartbeat, LeaseRequest, NewBatch, NewSchedule, NewTask,
-    PauseRequest, PauseSchedule, QueueSettings, Redrive, Release, RequestBody, ResetBreaker, SchedulePatch,
+    Backfill, BulkRedrive, BulkRequest, Complete, Fail, FieldError, Heartbeat, LeaseRequest, NewBatch, NewSchedule,
+    NewTask, PauseRequest, PauseSchedule, QueueSettings, Redrive, Release, RequestBody, ResetBreaker, SchedulePatch,
     SettleRequest, TaskPatch,
 };
 
@@ -59,7 +59,7 @@ fn all_faults_of_a_document_come_at_once() {
         ("/queue", "must be a string", Some("5")),
         ("/retry_policy/jitter", "must be one of none, full; did you mean `full`?", Some("\"ful\"")),
         ("/retry_policy/max_retries", "must be a whole number from 0 to 1000", Some("\"x\"")),
-        ("/retry_policy/retries", "is not a known field", Some("1")),
+        ("/retry_policy/retries", "is not a known field; did you mean `max_retries`?", Some("1")),
         ("/type", "is required", None),
         ("/prioirty", "is not a known field; did you mean `priority`?", Some("3")),
     ];
@@ -216,6 +216,7 @@ fn every_type_of_a_request_agrees_with_its_schema() {
         agrees::<QueueSettings>(),
         agrees::<PauseRequest>(),
         agrees::<BulkRequest>(),
+        agrees::<BulkRedrive>(),
         agrees::<LeaseRequest>(),
         agrees::<SettleRequest>(),
         agrees::<Complete>(),

@@ -24,7 +24,7 @@ use crate::state::Api;
 #[utoipa::path(
     post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
     request_body(
-        content = wire::NewSchedule,
+        content = wire::ScheduleToMake,
         example = json!({
             "name": "nightly-report", "cron": "0 3 * * *", "timezone": "Europe/Berlin",
             "task": {"type": "report.make", "queue": "reports"},

@@ -6,6 +6,7 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::Schedule;
 use punctual_submission::Faults;
+use punctual_submission::fields::{NAME_RULE, is_name};
 
 use super::change::rewrite;
 use super::create::{check_new, created, insert};
@@ -27,7 +28,7 @@ use crate::state::Api;
         IfMatch,
         IfNoneMatch,
     ),
-    request_body = wire::NewSchedule,
+    request_body = wire::ScheduleByName,
     responses(
         (status = 200, description = "Replaced, or the same already", body = wire::Schedule, headers(("ETag" = String))),
         (status = 201, description = "Created and durable", body = wire::Schedule,
@@ -42,6 +43,9 @@ pub async fn put_schedule(
     condition: If,
     body: JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
+    if !is_name(&name) {
+        return Err(Problem::new(Code::InvalidRequest, format!("the name of a schedule {NAME_RULE}")));
+    }
     let named = |new: &wire::NewSchedule, faults: &mut Faults| {
         if new.name.as_ref().is_some_and(|given| *given != name) {
             faults.add("/name", "must be the one in the path, or be left out");

@@ -8,7 +8,7 @@ from punctual_client.api.schedules import create_schedule
 from punctual_client.api.tasks import get_task, list_tasks, submit_task
 from punctual_client.api.workers import complete_run, lease_tasks
 from punctual_client.models import (
-    Complete, Labels, LeaseAnswer, LeaseRequest, NewSchedule, NewTask, Problem, Queue, Schedule, Status, Task,
+    Complete, Labels, LeaseAnswer, LeaseRequest, NewSchedule, NewTask, Problem, Queue, Schedule, ScheduledTask, Status, Task,
     TaskPage,
 )
 
@@ -37,7 +37,7 @@ assert isinstance(page, TaskPage), page
 assert [task.task_id for task in page.items] == [submitted.task_id] and page.next_cursor is None, page
 
 schedule = create_schedule.sync(
-    client=client, body=NewSchedule(name="nightly-python", cron="0 3 * * *", task=NewTask(type_="report.make"))
+    client=client, body=NewSchedule(name="nightly-python", cron="0 3 * * *", task=ScheduledTask(type_="report.make"))
 )
 assert isinstance(schedule, Schedule), schedule
 assert schedule.next_run_at is not None and schedule.interval_seconds is None, schedule

@@ -186,7 +186,7 @@ async fn writing_a_schedule_by_name_is_idempotent() {
     assert_eq!((&defaults["catchup"], &defaults["max_runs"]), (&json!("last"), &json!(null)), "absent is default");
     assert_eq!(defaults["paused"], false);
     put("other", &merged(wanted.clone(), json!({"name": "sync"}))).await.invalid("/name");
-    put("no%20name", &wanted).await.invalid("/name");
+    put("no%20name", &wanted).await.problem_code(422, "invalid_request");
     assert_eq!(put("with%2Fslash", &wanted).await.expect(201)["name"], "with/slash");
     let demanding = caller.api.call("PUT", "/v1/schedules/by-name/new").header("if-match", "\"1\"").json(&wanted);
     demanding.send().await.problem_code(412, "version_mismatch");
