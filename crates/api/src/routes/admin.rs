@@ -30,7 +30,7 @@ pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_nodes)).routes(routes!(list_partitions)).merge(breakers::router())
 }
 
-/// List nodes.
+/// Lists nodes.
 ///
 /// Every process that shares the store, in the order in which they were first seen. A node that
 /// stopped reporting is `silent`, with the instant at which the others take over. A dead node is
@@ -80,7 +80,7 @@ fn view(node: NodePresence, cluster: &ClusterSnapshot, partitions: usize, lease:
     }
 }
 
-/// List partitions.
+/// Lists partitions.
 ///
 /// The queues are divided into partitions; the owner of one dispatches the webhooks of its queues.
 /// Every partition that was ever owned, by number. While the store is away, they are those that

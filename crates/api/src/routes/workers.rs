@@ -25,7 +25,7 @@ pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_workers))
 }
 
-/// List workers.
+/// Lists workers.
 ///
 /// Every worker that has polled for tasks, by name. A worker that was not seen for a while and
 /// holds no task is `lost`; it is seen when it polls, sends a heartbeat or settles.

@@ -26,7 +26,7 @@ pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_breakers)).routes(routes!(reset_breaker))
 }
 
-/// List open circuit breakers.
+/// Lists open circuit breakers.
 ///
 /// Of all tenants, or of one, by tenant and target. Closed breakers are not listed.
 #[utoipa::path(
