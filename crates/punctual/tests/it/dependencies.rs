@@ -140,8 +140,8 @@ async fn a_bulk_redrive_brings_cancelled_chains_back() {
     .await;
 }
 
-/// Cancels a chain by its first task's dead letter, and has `redrive` bring it back on behalf of the
-/// actor that it returns.
+/// Cancels a chain by its first task's dead letter, and has `redrive` bring it back,
+/// which returns on whose behalf it does.
 async fn chain_comes_back(redrive: impl AsyncFn(&Caller, &str) -> String) {
     let caller = shared().await;
     let first = json!({"type": "t", "queue": "first", "retry_policy": quick(0)});
