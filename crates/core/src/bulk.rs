@@ -158,7 +158,7 @@ impl BulkOperation {
         }
     }
 
-    /// The same operation; a re-drive also revives the tasks that ended because of each dead letter.
+    /// The same re-drive, which also revives the tasks that ended because of each dead letter.
     #[must_use]
     pub fn with_dependents(mut self) -> Self {
         debug_assert!(self.kind == BulkKind::Redrive, "only a re-drive has dependents to revive");
