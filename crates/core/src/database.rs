@@ -13,12 +13,13 @@ use crate::queues::Queues;
 use crate::registry::Registry;
 use crate::schedules::Schedules;
 use crate::store::Store;
+use crate::tenants::Tenants;
 use crate::upkeep::Upkeep;
 
 /// The ports of a store whose writes notify no loop: all but [`Store`] and [`Schedules`].
-pub trait SidePorts: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep {}
+pub trait SidePorts: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep + Tenants {}
 
-impl<T: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep> SidePorts for T {}
+impl<T: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep + Tenants> SidePorts for T {}
 
 /// Every port of a store (see the module).
 pub trait Database: Store + Schedules + SidePorts {}

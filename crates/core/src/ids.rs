@@ -119,6 +119,12 @@ id!(
     "op_",
     true
 );
+id!(
+    /// An API key.
+    KeyId,
+    "key_",
+    true
+);
 
 impl TaskId {
     /// A fresh id. Ids made in one process grow strictly, even within a millisecond.
@@ -154,6 +160,19 @@ impl OperationId {
 }
 
 impl Default for OperationId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl KeyId {
+    /// A fresh id.
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl Default for KeyId {
     fn default() -> Self {
         Self::new()
     }

@@ -33,6 +33,7 @@ pub mod schedules;
 pub mod state;
 pub mod store;
 pub mod task;
+pub mod tenants;
 pub mod time;
 pub mod trail;
 pub mod upkeep;

@@ -62,8 +62,8 @@
 //! - `resolve_returns_what_may_be_claimed`: the lane and due instant.
 //!
 //! # Contract of pruning
-//! Each sentence is a test of the same name in `testkit::retention`. Occurrences, breaker counts
-//! and workers are tested with their own ports.
+//! Each sentence is a test of the same name in `testkit::retention`. Occurrences, breaker counts,
+//! workers and nonces are tested with their own ports.
 //!
 //! - `old_history_is_pruned`: step by step, until a step says that there is no more. Tasks that
 //!   finished before the instant can no longer be read, listed or re-driven. A store that keeps its
@@ -124,6 +124,8 @@ pub enum Prunable {
     BreakerCounts,
     /// Workers last seen before it. They are few, so the limit does not apply.
     Workers,
+    /// Nonces of signed requests that ended before it.
+    Nonces,
     /// Lanes that no task is in or names, neither at it nor when they were looked at before.
     Lanes,
 }

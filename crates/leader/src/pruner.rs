@@ -1,5 +1,6 @@
 //! The pruner: removes old history, old idempotency keys, expired entries of the ledger, past
-//! minutes of the forecast, workers that were not seen for long, and lanes that nothing names.
+//! minutes of the forecast, nonces of signed requests, workers that were not seen for long, and lanes
+//! that nothing names.
 //!
 //! The leader runs it in small steps with a pause after each, so that other writes wait only
 //! briefly. Invariant: a step depends on the clock and the rows alone. So a former leader that
@@ -144,6 +145,7 @@ impl Pruner {
         let pruned = self.upkeep.prune(Prunable::Forecast, now, STEP_ROWS_MAX).await?;
         report.minutes = pruned.removed;
         report.more |= pruned.more;
+        report.more |= self.upkeep.prune(Prunable::Nonces, now, STEP_ROWS_MAX).await?.more;
         if let Some(kept) = self.config.workers {
             report.workers = self.upkeep.prune(Prunable::Workers, now.minus(kept), STEP_ROWS_MAX).await?.removed;
         }

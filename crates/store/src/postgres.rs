@@ -42,6 +42,7 @@ mod schedules;
 mod standby;
 mod start;
 mod statements;
+mod tenants;
 mod tid;
 mod upkeep;
 mod writer;

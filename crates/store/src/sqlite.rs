@@ -52,6 +52,7 @@ mod schedules;
 mod session;
 mod start;
 mod statements;
+mod tenants;
 mod upcoming;
 mod writer;
 

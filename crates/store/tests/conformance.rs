@@ -109,6 +109,11 @@ mod sqlite {
         use super::Sqlite;
         punctual_testkit::schedules_conformance!(Sqlite::fresh());
     }
+
+    mod tenants {
+        use super::Sqlite;
+        punctual_testkit::tenants_conformance!(Sqlite::fresh());
+    }
 }
 
 mod postgres {
@@ -220,5 +225,10 @@ mod postgres {
     mod schedules {
         use super::OnServer;
         punctual_testkit::schedules_conformance!(OnServer::fresh().await);
+    }
+
+    mod tenants {
+        use super::OnServer;
+        punctual_testkit::tenants_conformance!(OnServer::fresh().await);
     }
 }

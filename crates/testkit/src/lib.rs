@@ -32,6 +32,7 @@ pub mod schedules;
 pub mod shared;
 pub mod sink;
 pub mod store;
+pub mod tenants;
 mod wire;
 
 /// A test of a suite that takes this long hangs.
@@ -87,6 +88,7 @@ mod tests {
             (include_str!("../../core/src/upkeep.rs"), &[include_str!("resolver.rs"), include_str!("retention.rs")]),
             (include_str!("../../core/src/schedules.rs"), &[include_str!("schedules.rs")]),
             (include_str!("../../core/src/queues.rs"), &[include_str!("queues.rs")]),
+            (include_str!("../../core/src/tenants.rs"), &[include_str!("tenants.rs")]),
         ] {
             let stamps = |suite: &&'static str| suite.split_once("$crate::stamp!").expect("a suite stamps its tests").1;
             let words = |stamps: &'static str| stamps.split(|c: char| !c.is_alphanumeric() && c != '_');

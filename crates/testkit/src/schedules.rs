@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::fixtures::{TENANT, at, json};
 use crate::store::{StoreFactory, StoreFixture, all_of};
 
-mod made;
+pub(crate) mod made;
 mod records;
 mod refused;
 mod triggers;

@@ -50,6 +50,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0030_callback_body",
     "0031_cancel_set_aside",
     "0032_upcoming_waiting",
+    "0033_tenants",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

@@ -37,6 +37,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0022_places",
     "0023_callback_body",
     "0024_upcoming_waiting",
+    "0025_tenants",
 };
 
 /// Applies every missing migration; returns their numbers.

@@ -18,6 +18,7 @@ pub(crate) async fn prune<C: Connection>(
     let (sql, before, is_limited) = match what {
         Prunable::Forecast => (PortableSql::ForecastPrune, Minute::of(before).number(), true),
         Prunable::Occurrences => (PortableSql::OccurrencePrune, before.as_millis(), true),
+        Prunable::Nonces => (PortableSql::NoncePrune, before.as_millis(), true),
         Prunable::BreakerCounts => (PortableSql::BreakerCountsPrune, before.as_millis(), false),
         Prunable::Workers => (PortableSql::WorkerForget, before.as_millis(), false),
         Prunable::History | Prunable::Keys | Prunable::Ledger | Prunable::Lanes => return Ok(Pruned::default()),

@@ -63,7 +63,11 @@ impl Upkeep for PostgresStore {
             Prunable::Keys => self.prune_keys(before, limit).await,
             Prunable::Ledger => self.prune_ledger(before, limit).await,
             Prunable::Lanes => self.prune_lanes(before, limit).await,
-            Prunable::Forecast | Prunable::Occurrences | Prunable::BreakerCounts | Prunable::Workers => {
+            Prunable::Forecast
+            | Prunable::Occurrences
+            | Prunable::BreakerCounts
+            | Prunable::Workers
+            | Prunable::Nonces => {
                 self.reads().call(async |mut session| upkeep::prune(&mut session, what, before, limit).await).await
             }
         }

@@ -3,6 +3,23 @@
 use crate::sql::statements;
 
 statements! {
+    KeyEnd => include_str!("../sql/portable/key_end.sql"),
+    KeyFirstEnded => include_str!("../sql/portable/key_first_ended.sql"),
+    KeyGet => include_str!("../sql/portable/key_get.sql"),
+    KeyInsert => include_str!("../sql/portable/key_insert.sql"),
+    KeyInsertFirst => include_str!("../sql/portable/key_insert_first.sql"),
+    KeyList => include_str!("../sql/portable/key_list.sql"),
+    KeyOrphansRemove => include_str!("../sql/portable/key_orphans_remove.sql"),
+    KeyRevoke => include_str!("../sql/portable/key_revoke.sql"),
+    KeySucceed => include_str!("../sql/portable/key_succeed.sql"),
+    KeyUsed => include_str!("../sql/postgres/key_used.sql"),
+    NoncePrune => include_str!("../sql/portable/nonce_prune.sql"),
+    NonceTake => include_str!("../sql/portable/nonce_take.sql"),
+    TenantGet => include_str!("../sql/portable/tenant_get.sql"),
+    TenantInsert => include_str!("../sql/portable/tenant_insert.sql"),
+    TenantList => include_str!("../sql/portable/tenant_list.sql"),
+    TenantRemove => include_str!("../sql/portable/tenant_remove.sql"),
+    TenantWrite => include_str!("../sql/portable/tenant_write.sql"),
     BreakerChange => include_str!("../sql/portable/breaker_change.sql"),
     BreakerClose => include_str!("../sql/postgres/breaker_close.sql"),
     BreakerCountsPrune => include_str!("../sql/portable/breaker_counts_prune.sql"),

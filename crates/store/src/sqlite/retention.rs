@@ -50,7 +50,7 @@ impl Upkeep for SqliteStore {
             // No worker can keep a ledger in an embedded store.
             Prunable::Ledger => Ok(Pruned::default()),
             Prunable::Forecast if !self.has_past_minutes(before).await? => Ok(Pruned::default()),
-            Prunable::Forecast | Prunable::Occurrences => {
+            Prunable::Forecast | Prunable::Occurrences | Prunable::Nonces => {
                 self.prune_by_statement(what, before, limit, Weight { rows: limit, ..Weight::SMALL }).await
             }
             Prunable::BreakerCounts | Prunable::Workers => {

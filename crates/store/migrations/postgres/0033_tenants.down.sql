@@ -1,0 +1,3 @@
+DROP TABLE nonces;
+DROP TABLE api_keys;
+DROP TABLE tenants;

@@ -1,0 +1,1 @@
+DELETE FROM api_keys WHERE tenant = $1 AND id = $2
