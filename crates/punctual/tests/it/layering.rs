@@ -31,9 +31,12 @@ fn layer(name: &str) -> Layer {
         "punctual-core" => Layer::Core,
         "punctual-client" => Layer::Client,
         "punctual-store" | "punctual-broker" => Layer::Adapter,
-        "punctual-submission" | "punctual-scheduler" | "punctual-leader" | "punctual-worker" | "punctual-api" => {
-            Layer::Service
-        }
+        "punctual-auth"
+        | "punctual-submission"
+        | "punctual-scheduler"
+        | "punctual-leader"
+        | "punctual-worker"
+        | "punctual-api" => Layer::Service,
         "punctual-bench" => Layer::Tool,
         "punctual-testkit" | "punctual-model" => Layer::Testkit,
         "punctual" => Layer::Binary,
