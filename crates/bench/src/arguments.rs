@@ -6,6 +6,7 @@ mod scenario;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
@@ -39,6 +40,10 @@ pub(crate) struct BenchOptions {
     /// Measure this running server instead of starting one.
     #[arg(long, global = true, value_parser = server_url)]
     pub(crate) url: Option<Url>,
+    /// The file with the API key to show to that server; an admin key for fairness, which acts for
+    /// several tenants.
+    #[arg(long = "key-file", global = true, value_name = "FILE", env = "PUNCTUAL_API_KEY_FILE", value_parser = key_in)]
+    pub(crate) key: Option<Arc<str>>,
     /// The store of the started servers: sqlite, or postgres://… on which a database is created and
     /// dropped [default: sqlite].
     #[arg(long, global = true, value_parser = store)]
@@ -124,6 +129,16 @@ impl BenchOptions {
     pub(crate) fn few_connections(&self) -> usize {
         self.connections.unwrap_or(FEW_CONNECTIONS)
     }
+}
+
+/// The API key in a file. It is read here, so that it is never on the command line.
+fn key_in(path: &str) -> Result<Arc<str>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
+    let key = text.trim();
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("must hold an API key and nothing else".to_owned());
+    }
+    Ok(key.into())
 }
 
 /// A whole number from 1 to `most`.

@@ -171,6 +171,7 @@ impl BenchClient {
 fn clients(servers: &[BenchServer], tenant: Option<&str>) -> anyhow::Result<Arc<[Client]>> {
     let client = |server: &BenchServer| {
         let client = Client::new(&format!("http://{}", server.address()))?;
+        let client = if let Some(key) = server.key() { client.key(key)? } else { client };
         if let Some(tenant) = tenant { client.tenant(tenant) } else { Ok(client) }
     };
     Ok(servers.iter().map(client).collect::<Result<_, _>>()?)

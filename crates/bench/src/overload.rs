@@ -170,9 +170,10 @@ fn submission(server: &BenchServer, batch: usize) -> anyhow::Result<Vec<u8>> {
         _ => ("/v1/tasks/batch?return=ids", "application/x-ndjson"),
     };
     let head = format!(
-        "POST {}{path} HTTP/1.1\r\nhost: {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        "POST {}{path} HTTP/1.1\r\nhost: {}\r\n{}content-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         server.prefix(),
         server.address(),
+        server.authorization(),
         body.len()
     );
     Ok([head.into_bytes(), body].concat())

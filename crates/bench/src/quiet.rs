@@ -94,7 +94,10 @@ impl WorkerCalls {
         Ok(Self {
             connection: StampedConnection::open(&address)?,
             prefix: server.prefix().to_owned(),
-            headers: format!("host: {address}\r\npunctual-tenant: {tenant}\r\ncontent-type: application/json"),
+            headers: format!(
+                "host: {address}\r\n{}punctual-tenant: {tenant}\r\ncontent-type: application/json",
+                server.authorization()
+            ),
             lease_request: serde_json::to_vec(&leasing(tenant, format!("worker_{tenant}_{number}"), 1, 1))?,
         })
     }

@@ -1,5 +1,7 @@
 //! A server that is measured: its address, and what the kernel knows of its process if it is ours.
 
+use std::sync::Arc;
+
 use url::Url;
 
 /// A server that was started for the measurement, or one that is given.
@@ -7,17 +9,34 @@ use url::Url;
 pub struct BenchServer {
     url: Url,
     pid: Option<u32>,
+    /// The API key that its callers show.
+    key: Option<Arc<str>>,
 }
 
 impl BenchServer {
     /// A server that runs already. Only its address is known.
     pub fn given(url: Url) -> Self {
-        Self { url, pid: None }
+        Self { url, pid: None, key: None }
     }
 
     /// A server that was started for the measurement.
     pub fn started(url: Url, pid: u32) -> Self {
-        Self { url, pid: Some(pid) }
+        Self { url, pid: Some(pid), key: None }
+    }
+
+    /// The same server, whose callers show this key.
+    pub fn with_key(self, key: Option<Arc<str>>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// The key that its callers show.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The header that shows the key, with the end of its line; empty without a key.
+    pub fn authorization(&self) -> String {
+        self.key().map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default()
     }
 
     /// Its URL without a slash at the end.

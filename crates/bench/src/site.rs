@@ -44,7 +44,8 @@ impl Site {
     pub fn new(arguments: &BenchArguments) -> Self {
         let options = &arguments.options;
         if let Some(url) = &options.url {
-            return Self { ours: None, servers: vec![BenchServer::given(url.clone())] };
+            let server = BenchServer::given(url.clone()).with_key(options.key.clone());
+            return Self { ours: None, servers: vec![server] };
         }
         let database = match &options.store {
             Some(StoreOption::Postgres(url)) => Some(BenchDatabase::new(url.clone())),

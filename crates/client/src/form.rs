@@ -58,6 +58,17 @@ forms! {
     ScheduleIdForm is "ScheduleId" = id("sched_");
     /// The id of a bulk operation.
     OperationIdForm is "OperationId" = id("op_");
+    /// The id of an API key.
+    KeyIdForm is "KeyId" = id("key_");
+    /// The name of a tenant.
+    TenantForm is "TenantName" = text("The name of a tenant.", "^[A-Za-z0-9._-]+$")
+        .min_length(Some(1)).max_length(Some(64));
+    /// The name of a type or a queue, or the beginning of one.
+    NamePatternForm is "NamePattern" = text("A name; a trailing `*` stands for any end.", "^[A-Za-z0-9._:/-]+\\*?$")
+        .min_length(Some(1)).max_length(Some(limits::NAME));
+    /// A short text for people.
+    TextForm is "Text" = text("A short text for people: no control characters.", NO_CONTROLS)
+        .min_length(Some(1)).max_length(Some(limits::NAME));
     /// The id of a task in a request, where its prefix may be left out.
     TaskRefForm is "TaskRef" = text("The id of a task; `task_` may be left out.", &format!("^(task_)?{UUID}$"))
         .examples([format!("task_{EXAMPLE}")]);

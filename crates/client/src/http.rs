@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::Uri;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -42,6 +42,8 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 pub struct Client {
     base: String,
     tenant: Option<HeaderValue>,
+    /// `Bearer` and an API key; marked as sensitive, so that it is not printed.
+    authorization: Option<HeaderValue>,
     retries: Retries,
     pool: Pool<HttpConnector, Full<Bytes>>,
 }
@@ -93,13 +95,27 @@ impl Client {
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(Duration::from_secs(5)));
         let pool = Pool::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { base: url.trim_end_matches('/').to_owned(), tenant: None, retries: Retries::default(), pool })
+        Ok(Self {
+            base: url.trim_end_matches('/').to_owned(),
+            tenant: None,
+            authorization: None,
+            retries: Retries::default(),
+            pool,
+        })
     }
 
     /// The same client, for a tenant other than the default.
     pub fn tenant(self, name: &str) -> Result<Self, ClientError> {
         let fault = |_| ClientError::Tenant(name.to_owned());
         Ok(Self { tenant: Some(HeaderValue::from_str(name).map_err(fault)?), ..self })
+    }
+
+    /// The same client, which shows this API key. It is sent in the clear: on anything but loopback
+    /// put a proxy that speaks TLS on this side.
+    pub fn key(self, key: &str) -> Result<Self, ClientError> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", key.trim())).map_err(|_| ClientError::Key)?;
+        value.set_sensitive(true);
+        Ok(Self { authorization: Some(value), ..self })
     }
 
     /// The same client with other retries.
@@ -195,11 +211,20 @@ impl Client {
         }
     }
 
+    fn to_hyper(&self, request: &RawRequest) -> Result<hyper::Request<Full<Bytes>>, ClientError> {
+        let mut request = request.to_hyper(&self.base)?;
+        let named = [("punctual-tenant", &self.tenant), ("authorization", &self.authorization)];
+        for (name, value) in named {
+            request.headers_mut().extend(value.clone().map(|value| (HeaderName::from_static(name), value)));
+        }
+        Ok(request)
+    }
+
     /// Sends a request once and returns the answer, whatever its status. An error means that there
     /// is none.
     pub async fn send(&self, request: &RawRequest) -> Result<RawAnswer, ClientError> {
         let exchange = async {
-            let sent = self.pool.request(request.to_hyper(&self.base, self.tenant.as_ref())?).await;
+            let sent = self.pool.request(self.to_hyper(request)?).await;
             let (head, body) = sent.map_err(|fault| ClientError::unreachable(&fault))?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|fault| ClientError::unreachable(fault.as_ref()))?.to_bytes();

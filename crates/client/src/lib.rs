@@ -9,6 +9,7 @@
 //!
 //! Invariant: requests refuse unknown fields and duplicate keys; answers may get new fields.
 
+pub mod api_key;
 pub mod batch;
 pub mod breaker;
 pub mod callback;
@@ -36,11 +37,13 @@ pub mod schedule;
 pub mod seconds;
 pub mod settle;
 pub mod task;
+pub mod tenant;
 mod unique;
 pub mod upcoming;
 mod words;
 pub mod worker;
 
+pub use api_key::{AccessRole, ApiKey, CreatedApiKey, NewApiKey, RotateApiKey, WhoAmI};
 pub use batch::{BatchAnswer, BatchItem, NewBatch};
 pub use breaker::{Breaker, BreakerState, ResetBreaker};
 pub use callback::{CallbackBody, Envelope};
@@ -57,8 +60,8 @@ pub use new_task::{NewTask, PurgeTask, Redrive, RunTask, TaskPatch};
 pub use objects::RequestBody;
 pub use operation::{BulkRedrive, BulkRequest, DryRun, Operation, OperationKind, OperationState, TaskFilter};
 pub use page::{
-    BreakerPage, EventPage, NodePage, OccurrencePage, OperationPage, Page, PartitionPage, QueuePage, RunPage,
-    SchedulePage, TaskPage, UpcomingRunPage, WorkerPage,
+    ApiKeyPage, BreakerPage, EventPage, NodePage, OccurrencePage, OperationPage, Page, PartitionPage, QueuePage,
+    RunPage, SchedulePage, TaskPage, TenantPage, UpcomingRunPage, WorkerPage,
 };
 pub use priority::Priority;
 pub use problem::{FieldError, Problem};
@@ -74,5 +77,6 @@ pub use schedule::{
 pub use seconds::Seconds;
 pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};
 pub use task::{LastError, Status, Task};
+pub use tenant::{NewTenant, Tenant, TenantLimits, TenantLimitsPatch, TenantPatch};
 pub use upcoming::{Upcoming, UpcomingItem};
 pub use worker::{Worker, WorkerStatus};

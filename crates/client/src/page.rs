@@ -7,6 +7,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::api_key::ApiKey;
 use crate::breaker::Breaker;
 use crate::cluster::{Node, Partition};
 use crate::history::{Run, TaskEvent};
@@ -14,6 +15,7 @@ use crate::operation::Operation;
 use crate::queue::Queue;
 use crate::schedule::{Occurrence, Schedule, UpcomingRun};
 use crate::task::Task;
+use crate::tenant::Tenant;
 use crate::worker::Worker;
 
 /// A page of a list.
@@ -39,6 +41,10 @@ pub type NodePage = Page<Node>;
 pub type PartitionPage = Page<Partition>;
 /// A page of open breakers.
 pub type BreakerPage = Page<Breaker>;
+/// A page of tenants.
+pub type TenantPage = Page<Tenant>;
+/// A page of API keys.
+pub type ApiKeyPage = Page<ApiKey>;
 /// A page of queues.
 pub type QueuePage = Page<Queue>;
 /// A page of bulk operations.

@@ -19,6 +19,9 @@ pub enum ClientError {
     /// The tenant's name does not fit a header.
     #[error("{0:?} is not the name of a tenant")]
     Tenant(String),
+    /// The API key does not fit a header.
+    #[error("the text is not an API key")]
+    Key,
     /// The request cannot be written.
     #[error("the request cannot be written: {0}")]
     Unwritable(String),

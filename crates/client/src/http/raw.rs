@@ -57,18 +57,11 @@ impl RawRequest {
     }
 
     /// The request for a server at `base`.
-    pub(super) fn to_hyper<B: From<Bytes>>(
-        &self,
-        base: &str,
-        tenant: Option<&HeaderValue>,
-    ) -> Result<Request<B>, ClientError> {
+    pub(super) fn to_hyper<B: From<Bytes>>(&self, base: &str) -> Result<Request<B>, ClientError> {
         let mut request = Request::builder().method(&self.method).uri(format!("{base}{}", self.path));
         request = request.header(ACCEPT, HeaderValue::from_static("application/json, application/problem+json"));
         if let Some(content_type) = self.content_type {
             request = request.header(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        }
-        if let Some(tenant) = tenant {
-            request = request.header("punctual-tenant", tenant);
         }
         request.body(self.body.clone().into()).map_err(|fault| ClientError::Unwritable(fault.to_string()))
     }
