@@ -32,7 +32,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use self::class::{RequestClass, RequestKind};
-use crate::extract::Tenant;
+use crate::auth::ClaimedTenant;
+use crate::extract::Caller;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::server::{AnswerMemory, UnreadOnConnection};
@@ -142,7 +143,7 @@ impl Admission {
         let leaves_unread = UnreadOnConnection::beside(request);
         let answer = AnswerAsked {
             answers: Arc::clone(&class.answers),
-            tenant: Tenant::from_headers(request.headers()).map(|tenant| tenant.0).unwrap_or_default(),
+            tenant: answered_tenant(request),
             counts_small: request.version() >= Version::HTTP_2,
         };
         self.admit_to(class, units, class.answer_bytes(units, leaves_unread), answer)
@@ -237,7 +238,8 @@ impl Admission {
         ParsePermit { _units: self.parsing.acquire_many(units).await.ok() }
     }
 
-    fn longest_body(&self, path: &str) -> usize {
+    /// The maximum bytes of a body at this path.
+    pub(crate) fn longest_body(&self, path: &str) -> usize {
         match path {
             "/v1/tasks/batch" | "/v1/leases/settle" => self.batch_body_bytes,
             _ => self.body_bytes,
@@ -278,6 +280,14 @@ impl WaitingRoom {
         self.gauge.inc();
         Ok(LongWait { _place: place, gauge: self.gauge.clone() })
     }
+}
+
+/// The tenant that gets the answer; a signed request is not known yet, and counts as that of the
+/// key that it claims. A request that will be refused has none.
+fn answered_tenant<B>(request: &Request<B>) -> String {
+    let claimed = request.extensions().get::<ClaimedTenant>().map(|claimed| claimed.0.clone());
+    let known = || Caller::of(request.extensions(), request.headers()).map(|caller| caller.tenant);
+    claimed.or_else(|| known().ok()).unwrap_or_default()
 }
 
 /// Why there is no room for an answer.

@@ -33,6 +33,14 @@ fn of_bytes(status: StatusCode, bytes: Vec<u8>) -> Response {
     (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response()
 }
 
+/// A thing with its version as `ETag`, as much of it as is shown.
+pub fn viewed(status: StatusCode, version: u64, body: &impl Serialize, view: View) -> Response {
+    match view {
+        View::Full => versioned(status, version, body),
+        View::Summary => versioned(status, version, &view::summary(body)),
+    }
+}
+
 /// A page of a list as JSON, with a tag of its content.
 pub fn page<T: Serialize>(view: View, page: Page<T>) -> Response {
     match view {
@@ -59,10 +67,10 @@ pub fn versioned(status: StatusCode, version: u64, body: &impl Serialize) -> Res
 }
 
 /// A task, with its version as `ETag`.
-pub fn task(status: StatusCode, task: Task) -> Response {
+pub fn task(status: StatusCode, task: Task, view: View) -> Response {
     // A heartbeat changes the progress and not the version.
-    let is_running = task.state() == State::Running;
-    let response = versioned(status, task.position.version, &view::task(task));
+    let (is_running, version) = (task.state() == State::Running, task.position.version);
+    let response = viewed(status, version, &view::task(task), view);
     if is_running { response } else { not_modified::known_by_tag(response) }
 }
 

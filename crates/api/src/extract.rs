@@ -5,6 +5,7 @@
 //! query and of a body are checked together, so that one answer has them all.
 
 pub mod body;
+mod caller;
 mod condition;
 pub mod json;
 pub mod query;
@@ -15,6 +16,7 @@ use axum::http::request::Parts;
 use punctual_core::ids::TaskId;
 use punctual_core::task::Task;
 
+pub use caller::{Caller, forbidden};
 pub use condition::If;
 pub use json::{JsonBody, MaybeJsonBody};
 
@@ -25,16 +27,17 @@ use crate::state::Api;
 pub struct TaskRequest {
     /// The interface.
     pub api: Api,
-    /// The tenant.
-    pub tenant: String,
+    /// Who makes it.
+    pub caller: Caller,
     /// The id in the path.
     pub id: TaskId,
 }
 
 impl TaskRequest {
-    /// Reads the task.
+    /// Reads the task. One that the caller does not reach is not there.
     pub async fn find(&self) -> Result<Task, Problem> {
-        self.api.store.get(&self.tenant, vec![self.id]).await?.pop().flatten().ok_or_else(Problem::no_such_task)
+        let found = self.api.store.get(&self.caller.tenant, vec![self.id]).await?.pop().flatten();
+        found.filter(|task| self.caller.reaches(task)).ok_or_else(Problem::no_such_task)
     }
 }
 
@@ -42,10 +45,10 @@ impl FromRequestParts<Api> for TaskRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Tenant(tenant) = Tenant::from_headers(&parts.headers)?;
+        let caller = Caller::of(&parts.extensions, &parts.headers)?;
         // A text that is no id names no task.
         let id = path_text(parts).await.and_then(|text| text.parse().ok()).ok_or_else(Problem::no_such_task)?;
-        Ok(Self { api: api.clone(), tenant, id })
+        Ok(Self { api: api.clone(), caller, id })
     }
 }
 
@@ -54,7 +57,7 @@ pub async fn path_text(parts: &mut Parts) -> Option<String> {
     Path::from_request_parts(parts, &()).await.ok().map(|Path(text)| text)
 }
 
-/// The tenant of a request.
+/// A tenant that a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant(pub String);
 
@@ -62,15 +65,12 @@ pub struct Tenant(pub String);
 pub const TENANT_HEADER: &str = "punctual-tenant";
 
 impl Tenant {
-    /// The tenant of a caller that names none.
-    pub const DEFAULT: &'static str = "default";
-
-    /// The tenant that the headers name.
-    pub fn from_headers(headers: &HeaderMap) -> Result<Self, Problem> {
+    /// The tenant that the headers name, if they name one.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
         let mut values = headers.get_all(TENANT_HEADER).iter();
-        let Some(value) = values.next() else { return Ok(Self(Self::DEFAULT.to_owned())) };
+        let Some(value) = values.next() else { return Ok(None) };
         match value.to_str() {
-            Ok(name) if Self::is_name(name) && values.next().is_none() => Ok(Self(name.to_owned())),
+            Ok(name) if Self::is_name(name) && values.next().is_none() => Ok(Some(Self(name.to_owned()))),
             _ => Err(Problem::new(Code::InvalidTenant, format!("Punctual-Tenant must be one name of {}", Self::RULE))),
         }
     }
@@ -84,32 +84,24 @@ impl Tenant {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Tenant {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Self::from_headers(&parts.headers)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
 
-    fn tenant(values: &[&[u8]]) -> Result<String, Code> {
+    fn tenant(values: &[&[u8]]) -> Result<Option<String>, Code> {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(TENANT_HEADER, HeaderValue::from_bytes(value).unwrap());
         }
-        Tenant::from_headers(&headers).map(|tenant| tenant.0).map_err(|problem| problem.code())
+        Tenant::from_headers(&headers).map(|named| named.map(|tenant| tenant.0)).map_err(|problem| problem.code())
     }
 
     #[test]
     fn the_tenant_is_a_plain_name() {
-        assert_eq!(tenant(&[]).as_deref(), Ok("default"));
-        assert_eq!(tenant(&[b"acme-1.eu_west"]).as_deref(), Ok("acme-1.eu_west"));
+        assert_eq!(tenant(&[]), Ok(None));
+        assert_eq!(tenant(&[b"acme-1.eu_west"]), Ok(Some("acme-1.eu_west".to_owned())));
         let long = [b'a'; 65];
         assert!(tenant(&[&long[..64]]).is_ok());
         for bad in [&b""[..], b"a b", b"a/b", b"\xc3\xa9", b"%00", &long] {

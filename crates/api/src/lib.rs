@@ -8,8 +8,10 @@
 //! Invariant: every answer carries a `request-id`, and every error is a problem document. That
 //! includes the framework's own refusals.
 
+mod access;
 pub mod admission;
 pub mod answer;
+pub mod auth;
 pub mod cluster;
 mod cpu_pool;
 pub mod cursor;
@@ -50,7 +52,7 @@ pub use state::{Api, ApiConfig, ApiParts};
 
 /// All routes, over `api`.
 pub fn router(api: &Api) -> axum::Router {
-    let (routes, document) = openapi::assemble(routes::router()).split_for_parts();
+    let (routes, document) = openapi::assemble(routes::router(), api.operations.auth.is_some()).split_for_parts();
     let parameterless = Parameterless::of(&document);
     let routes = routes.merge(openapi::router(&document)).merge(overview::router(&document, true));
     let routes = routes.with_state(api.clone());

@@ -95,7 +95,20 @@ async fn run(
     id: &RequestId,
     arrival: &BodyArrival,
 ) -> Result<Response, Problem> {
-    operations.allowed_hosts.check(&request)?;
+    let claim = match &operations.auth {
+        None => {
+            operations.allowed_hosts.check(&request)?;
+            request.extensions_mut().insert(Arc::clone(&operations.anyone));
+            None
+        }
+        Some(auth) => match auth.enter(&mut request).await {
+            Ok(claim) => claim,
+            Err(refusal) => {
+                let _unread = discard(request).await;
+                return Err(refusal);
+            }
+        },
+    };
     refuse_what_no_route_takes(&request)?;
     // Probes of the node must work when it is overloaded; who probes reads the answers.
     let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
@@ -120,7 +133,20 @@ async fn run(
         request.extensions_mut().insert(permit.clone());
     }
     let wait = || permit.as_ref().map(Permit::wait).unwrap_or_default();
-    let answer = arrival.within(operations.request_deadline, wait, catch_panic(next.run(request))).await;
+    let body_bytes = admission.as_ref().map_or(0, |admission| admission.longest_body(request.uri().path()));
+    let known = async {
+        match claim.zip(operations.auth.as_ref()) {
+            None => Ok(request),
+            Some((claim, auth)) => auth.verify(claim, request, body_bytes).await,
+        }
+    };
+    let work = async {
+        match known.await {
+            Ok(request) => next.run(request).await,
+            Err(refusal) => refusal.into_response(),
+        }
+    };
+    let answer = arrival.within(operations.request_deadline, wait, catch_panic(work)).await;
     match answer {
         _ if arrival.is_late() => Err(Problem::new(Code::RequestTimeout, "the body arrived too slowly")),
         Some(Ok(response)) => {

@@ -22,12 +22,17 @@ use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{Components, OpenApi, Ref, RefOr, Required, Response, Schema, ServerBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
-pub use parameters::{IdempotencyKey, IfMatch, IfNoneMatch, OperationPath, SchedulePath, TaskPath};
+pub use parameters::{
+    ApiKeyPath, IdempotencyKey, IfMatch, IfNoneMatch, OperationPath, SchedulePath, TaskPath, TenantPath,
+};
 pub use refusals::{
     Cancelled, Conflict, Invalid, NoRoom, NotFound, NotModified, StaleToken, TooLarge, Unavailable, VersionMismatch,
 };
@@ -35,8 +40,11 @@ pub use refusals::{
 use crate::state::Api;
 
 /// `routes`, with what their operations share.
-pub fn assemble(mut routes: OpenApiRouter<Api>) -> OpenApiRouter<Api> {
+pub fn assemble(mut routes: OpenApiRouter<Api>, is_guarded: bool) -> OpenApiRouter<Api> {
     let document = routes.get_openapi_mut();
+    if is_guarded {
+        guard(document);
+    }
     describe(document);
     share(document.components.get_or_insert_default());
     for (path, item) in &mut document.paths.paths {
@@ -49,6 +57,24 @@ pub fn assemble(mut routes: OpenApiRouter<Api>) -> OpenApiRouter<Api> {
         describe_properties(schema);
     }
     routes
+}
+
+/// Documents the credentials that calls need while authentication is on.
+fn guard(document: &mut OpenApi) {
+    let components = document.components.get_or_insert_default();
+    let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key")).build();
+    components.add_security_scheme("ApiKey", SecurityScheme::Http(key));
+    let signature = "`keyid=…,ts=…,nonce=…,sig=…`: the request, signed with an API key. docs/security.md has more";
+    let signature = ApiKey::Header(ApiKeyValue::with_description("X-Client-Signature", signature));
+    components.add_security_scheme("Signature", SecurityScheme::ApiKey(signature));
+    for (path, item) in &mut document.paths.paths {
+        if path.starts_with("/v1/") {
+            for operation in operations(item) {
+                let schemes = ["ApiKey", "Signature"].map(|name| SecurityRequirement::new(name, Vec::<String>::new()));
+                operation.security = Some(schemes.into());
+            }
+        }
+    }
 }
 
 /// Serves `document`.
@@ -92,7 +118,11 @@ fn describe(document: &mut OpenApi) {
         ("queues", "Limits, defaults and pauses of queues. docs/queues.md has more"),
         ("schedules", "Recurring schedules and their occurrences. docs/schedules.md has more"),
         ("forecast", "What will run. docs/schedules.md has more"),
-        ("admin", "Nodes, partitions and breakers, for operators. docs/operations.md and docs/breakers.md have more"),
+        (
+            "admin",
+            "Nodes, partitions, breakers, tenants and API keys, for operators. docs/operations.md, docs/breakers.md and docs/security.md have more",
+        ),
+        ("access", "Who the caller is. docs/security.md has more"),
         ("server", "Whether a node is alive, whether it can serve, and its metrics"),
     ];
     let tags = tags.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
@@ -109,7 +139,7 @@ fn share(components: &mut Components) {
     components.responses.insert(refusals::NOT_MODIFIED.to_owned(), RefOr::T(refusals::not_modified()));
     for (name, response) in &mut components.responses {
         carry_request_id(response);
-        if ["NoRoom", "Unavailable"].contains(&name.as_str()) {
+        if ["NoRoom", "Throttled", "Unavailable"].contains(&name.as_str()) {
             carry(response, "Retry-After", "RetryAfter");
         }
     }
@@ -124,8 +154,11 @@ fn share(components: &mut Components) {
             .build()
     };
     let tenant = text().max_length(Some(64)).pattern(Some("^[A-Za-z0-9._-]+$")).build();
-    let tenant =
-        header("Punctual-Tenant", "The tenant; `default` if absent. Only an operator may name another", tenant.into());
+    let tenant = header(
+        "Punctual-Tenant",
+        "The tenant; that of the credential if absent, `default` while authentication is off. Only an admin may name another",
+        tenant.into(),
+    );
     // Any text is accepted, so that an odd id fails no request.
     let id = ObjectBuilder::new().schema_type(Type::String).build();
     let id = header(

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::extract::FromRef;
+use punctual_auth::Principal;
 use punctual_core::store::Store;
 
+use crate::auth::Authenticator;
 use crate::cpu_pool::CpuPool;
 use crate::metrics::{Metrics, TaskCounts};
 use crate::readiness::{Probes, ReadinessChecker};
@@ -28,6 +30,10 @@ pub struct Operations {
     pub request_deadline: Duration,
     /// The hosts that requests may be for while authentication is off.
     pub allowed_hosts: AllowedHosts,
+    /// Knows the callers; none while authentication is off.
+    pub auth: Option<Arc<Authenticator>>,
+    /// The caller of every request while authentication is off.
+    pub(crate) anyone: Arc<Principal>,
     /// Where answers are compressed.
     pub(crate) encoding_pool: CpuPool,
     draining: AtomicBool,
@@ -42,6 +48,8 @@ impl Operations {
             readiness: ReadinessChecker::new(store, probes),
             request_deadline,
             allowed_hosts: AllowedHosts::default(),
+            auth: None,
+            anyone: Arc::new(Principal::anyone()),
             encoding_pool: CpuPool::default(),
             draining: AtomicBool::new(false),
         }
@@ -51,6 +59,12 @@ impl Operations {
     #[must_use]
     pub fn with_allowed_hosts(self, allowed_hosts: AllowedHosts) -> Self {
         Self { allowed_hosts, ..self }
+    }
+
+    /// Turns authentication on.
+    #[must_use]
+    pub fn with_auth(self, auth: Arc<Authenticator>) -> Self {
+        Self { auth: Some(auth), ..self }
     }
 
     /// Reports this node as not ready from now on, so that load balancers send it no more requests.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_client::problem::FieldError;
@@ -63,6 +63,10 @@ codes! {
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", "The head of the request is too large";
     /// A header is not of the form it must have.
     InvalidHeader = BAD_REQUEST, "invalid_header", "A header is malformed";
+    /// The request has no valid credential.
+    Unauthenticated = UNAUTHORIZED, "unauthenticated", "The caller is not known";
+    /// The caller is known, but may not do this.
+    Forbidden = FORBIDDEN, "forbidden", "The caller may not do this";
     /// While authentication is off: a web page of another site made the request.
     CrossSite = FORBIDDEN, "cross_site", "The request comes from another site";
     /// While authentication is off: the request is for another host.
@@ -99,6 +103,10 @@ codes! {
     NotDeadLettered = CONFLICT, "not_dead_lettered", "The task is no dead letter";
     /// Another schedule has this name.
     NameTaken = CONFLICT, "name_taken", "Another schedule has this name";
+    /// There is a tenant of this name.
+    TenantExists = CONFLICT, "tenant_exists", "There is a tenant of this name";
+    /// The tenant has live tasks or schedules.
+    TenantNotEmpty = CONFLICT, "tenant_not_empty", "The tenant has live tasks or schedules";
     /// The queue has live tasks.
     QueueNotEmpty = CONFLICT, "queue_not_empty", "The queue has live tasks";
     /// Other writers changed it each time we tried.
@@ -115,6 +123,8 @@ codes! {
     QueueFull = TOO_MANY_REQUESTS, "queue_full", "The queue is full";
     /// The tenant has as much of something as it may have.
     QuotaExceeded = TOO_MANY_REQUESTS, "quota_exceeded", "The tenant has as much as it may have";
+    /// Too many requests came.
+    RateLimited = TOO_MANY_REQUESTS, "rate_limited", "Too many requests";
     /// A bug or broken data in the server.
     Internal = INTERNAL_SERVER_ERROR, "internal_error", "Something went wrong inside the server";
     /// The store does not answer.
@@ -287,6 +297,9 @@ impl IntoResponse for Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == Code::Unauthenticated {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

@@ -11,6 +11,7 @@ pub mod queues;
 pub mod schedules;
 pub mod tasks;
 pub mod upcoming;
+pub mod whoami;
 pub mod workers;
 
 use utoipa_axum::router::OpenApiRouter;
@@ -29,6 +30,7 @@ pub fn router() -> OpenApiRouter<Api> {
         .merge(queues::router())
         .merge(forecast::router())
         .merge(upcoming::router())
+        .merge(whoami::router())
         .merge(admin::router())
         .merge(health::router())
         .merge(metrics::router())

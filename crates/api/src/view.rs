@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use punctual_client as wire;
+use punctual_core::name_pattern::NamePattern;
 use punctual_core::queues::QueueWithCounts;
 use punctual_core::state::State;
 use punctual_core::task::{Callback, Task};
@@ -124,4 +125,9 @@ fn callback(callback: Option<Callback>) -> (Option<String>, BTreeMap<String, Str
 fn last_error(task: &Task) -> Option<wire::LastError> {
     let (at, error) = task.trail.last_error()?;
     Some(wire::LastError { code: error.code.into_owned(), message: error.message.into_owned(), at })
+}
+
+/// Patterns of names as they were given.
+pub fn patterns(patterns: &[NamePattern]) -> Vec<String> {
+    patterns.iter().map(ToString::to_string).collect()
 }

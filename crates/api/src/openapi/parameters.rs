@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use punctual_client::form::{IdempotencyKeyForm, OperationIdForm, ScheduleIdForm, TaskRefForm};
+use punctual_client::form::{IdempotencyKeyForm, KeyIdForm, OperationIdForm, ScheduleIdForm, TaskRefForm, TenantForm};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::schema::{SchemaType, Type};
@@ -38,6 +38,29 @@ pub struct OperationPath {
     /// The operation's id.
     #[param(value_type = OperationIdForm)]
     id: String,
+}
+
+/// The tenant of a call about one.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "documents what the path says")]
+pub struct TenantPath {
+    /// The tenant's name.
+    #[param(value_type = TenantForm)]
+    tenant: String,
+}
+
+/// The tenant and the API key of a call about a key.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "documents what the path says")]
+pub struct ApiKeyPath {
+    /// The tenant's name.
+    #[param(value_type = TenantForm)]
+    tenant: String,
+    /// The key's id.
+    #[param(value_type = KeyIdForm)]
+    key_id: String,
 }
 
 /// The condition of a change.

@@ -33,8 +33,10 @@ macro_rules! refusals {
 refusals! {
     /// 400: the request cannot be read.
     Unreadable = "400", "The request cannot be read: `invalid_json`, `invalid_body`, `invalid_header`, `invalid_tenant`, `invalid_idempotency_key`, `invalid_cursor`, `malformed_request`";
-    /// 403: a web page of another site made the request.
-    CrossSite = "403", "A web page of another site made the request, and authentication is off: `cross_site`";
+    /// 401: the caller is not known.
+    Unauthenticated = "401", "Authentication is on, and the request has no valid credential: `unauthenticated`";
+    /// 403: the caller may not, or a web page of another site made the request.
+    Forbidden = "403", "The credential does not allow it: `forbidden`. A web page of another site made the request, and authentication is off: `cross_site`";
     /// 404: there is nothing there.
     NotFound = "404", "There is nothing here for this tenant: `not_found`";
     /// 406: the caller does not accept JSON.
@@ -60,7 +62,9 @@ refusals! {
     /// 422: the request is not valid.
     Invalid = "422", "The request is not valid; `errors` lists all faults: `invalid_request`";
     /// 429: there is no room for more tasks.
-    NoRoom = "429", "No room for it now; ask again after `Retry-After` seconds: `queue_full`, `quota_exceeded`";
+    NoRoom = "429", "No room for it now; ask again after `Retry-After` seconds: `queue_full`, `quota_exceeded`, `rate_limited`";
+    /// 429: too many requests.
+    Throttled = "429", "Too many credentials from this address were not valid; ask again after `Retry-After` seconds: `rate_limited`";
     /// 431: the head of the request is too large.
     HeadersTooLarge = "431", "The head of the request is too large: `headers_too_large`";
     /// 500: something is broken.
@@ -93,10 +97,19 @@ pub fn not_modified() -> Response {
 pub fn of_every_call(responses: &mut Responses, is_versioned: bool, has_body: bool) {
     let mut all = Refused::responses();
     let of_connection = [Unreadable::responses(), UriTooLong::responses(), HeadersTooLarge::responses()];
-    let of_middleware = [CrossSite::responses(), Misdirected::responses(), Internal::responses()];
+    let of_middleware = [Forbidden::responses(), Misdirected::responses(), Internal::responses()];
     all.extend(of_connection.into_iter().chain(of_middleware).flatten());
     if is_versioned {
-        all.extend([NotAcceptable::responses(), Unavailable::responses()].into_iter().flatten());
+        all.extend(
+            [
+                Unauthenticated::responses(),
+                NotAcceptable::responses(),
+                Throttled::responses(),
+                Unavailable::responses(),
+            ]
+            .into_iter()
+            .flatten(),
+        );
     }
     if has_body {
         let of_body = [RequestTimeout::responses(), TooLarge::responses(), UnsupportedMediaType::responses()];

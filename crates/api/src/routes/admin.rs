@@ -1,9 +1,12 @@
-//! The nodes of the cluster, the partitions they own, and open breakers, for operators.
+//! The nodes of the cluster, the partitions they own, open breakers, tenants and their keys, for
+//! operators.
 //!
 //! Nodes and partitions are short lists, shown as a whole unless the caller asks for pages.
 
 mod breakers;
+mod keys;
 mod paging;
+mod tenants;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,7 +30,12 @@ use paging::Paging;
 
 /// The routes of this file.
 pub fn router() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(list_nodes)).routes(routes!(list_partitions)).merge(breakers::router())
+    OpenApiRouter::new()
+        .routes(routes!(list_nodes))
+        .routes(routes!(list_partitions))
+        .merge(breakers::router())
+        .merge(tenants::router())
+        .merge(keys::router())
 }
 
 /// Lists nodes.

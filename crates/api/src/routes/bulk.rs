@@ -22,7 +22,7 @@ use super::operations::operation_view;
 use super::tasks::filter::read_filter;
 use crate::answer;
 use crate::extract::query::Query;
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{Caller, JsonBody};
 use crate::openapi::{Invalid, NoRoom};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -64,10 +64,10 @@ pub fn router() -> OpenApiRouter<Api> {
 )]
 async fn cancel_tasks(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     body: JsonBody<wire::BulkRequest>,
 ) -> Result<Response, Problem> {
-    begin(&api, tenant, BulkKind::Cancel, body).await
+    begin(&api, caller, BulkKind::Cancel, body).await
 }
 
 /// Tries all dead letters again that match, their retries counted from zero.
@@ -88,10 +88,10 @@ async fn cancel_tasks(
 )]
 async fn redrive_dead_letters(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     body: JsonBody<wire::BulkRedrive>,
 ) -> Result<Response, Problem> {
-    begin(&api, tenant, BulkKind::Redrive, body).await
+    begin(&api, caller, BulkKind::Redrive, body).await
 }
 
 /// Discards all dead letters that match. They become `CANCELLED`.
@@ -109,17 +109,17 @@ async fn redrive_dead_letters(
 )]
 async fn purge_dead_letters(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     body: JsonBody<wire::BulkRequest>,
 ) -> Result<Response, Problem> {
-    begin(&api, tenant, BulkKind::Purge, body).await
+    begin(&api, caller, BulkKind::Purge, body).await
 }
 
 /// Begins an operation, or counts what it would change. All that a request may say is what a
 /// re-drive takes.
 async fn begin<R: Into<wire::BulkRedrive>>(
     api: &Api,
-    tenant: String,
+    caller: Caller,
     kind: BulkKind,
     body: JsonBody<R>,
 ) -> Result<Response, Problem> {
@@ -127,7 +127,7 @@ async fn begin<R: Into<wire::BulkRedrive>>(
         let wanted: wire::BulkRedrive = wanted.into();
         let mut query = Query::of_filter(&wanted.filter);
         let states = states(kind, &wanted.filter, &mut query);
-        let filter = Filter { tenant, states, ..read_filter(&mut query) };
+        let filter = Filter { tenant: caller.tenant.clone(), states, ..read_filter(&mut query) };
         query.finish_into(faults);
         Some((filter, wanted))
     })?;
@@ -135,6 +135,7 @@ async fn begin<R: Into<wire::BulkRedrive>>(
     if wanted.filter == wire::TaskFilter::default() && !wanted.dry_run {
         return Err(Problem::invalid_at("/filter", "must have a condition; for all tasks, give created_before"));
     }
+    let filter = caller.narrow_exactly(filter)?;
     let matching = count(api, &filter).await?;
     if wanted.dry_run {
         let sample: Vec<_> = view::tasks(matching.sample).iter().map(view::summary).collect();

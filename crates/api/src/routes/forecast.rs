@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::json;
-use crate::extract::Tenant;
+use crate::extract::Caller;
 use crate::extract::query::Query;
 use crate::openapi::Invalid;
 use crate::problem::Problem;
@@ -45,14 +45,15 @@ pub fn router() -> OpenApiRouter<Api> {
         Invalid,
     ),
 )]
-async fn get_forecast(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
+async fn get_forecast(State(api): State<Api>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let hours = query.number("hours", 1..=HOURS_MAX).unwrap_or(HOURS_DEFAULT);
     let top = query.number("top", 0..=TOP_MAX).unwrap_or(TOP_DEFAULT);
     query.finish()?;
+    caller.require_all()?;
     let now = api.clock.now();
     let from = Minute::of(now).plus(1);
     let window = Window { now, from, to: from.plus(i64::try_from(hours * 60).expect("invariant: at most two days")) };
-    Ok(json(StatusCode::OK, &api.forecasts.of(&tenant, window, top).await?))
+    Ok(json(StatusCode::OK, &api.forecasts.of(&caller.tenant, window, top).await?))
 }
 
 #[cfg(test)]

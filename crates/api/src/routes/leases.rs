@@ -14,13 +14,14 @@ use punctual_core::ids::RunId;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::dependency_results::{self, Results};
+use punctual_scheduler::polls::PollFilter;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::admission::Permit;
 use crate::answer::json;
 use crate::encoding::AnswerEncoder;
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{Caller, JsonBody, forbidden};
 use crate::openapi::{Invalid, Unavailable};
 use crate::problem::Problem;
 use crate::server::Peer;
@@ -57,14 +58,16 @@ pub fn router() -> OpenApiRouter<Api> {
 )]
 async fn lease(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     permit: Option<Extension<Permit>>,
     peer: Option<Extension<Peer>>,
     encoder: Option<Extension<AnswerEncoder>>,
     body: JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let leases = api.config.leases;
-    let poll = body.check(|request, faults| poll_request::poll_request(faults, tenant, request, leases))?;
+    let poll =
+        body.check(|request, faults| poll_request::poll_request(faults, caller.tenant.clone(), request, leases))?;
+    require_reach(&caller, &poll.filter)?;
     let (tenant, worker, filter) = (poll.tenant.clone(), poll.worker.clone(), poll.filter.clone());
     let record_presence = || api.presence.record(&tenant, &worker, &filter, api.clock.now());
     record_presence();
@@ -102,6 +105,25 @@ async fn lease(
         Some(hand_over) => hand_over::confirmed_when_sent(answer, hand_over, peer.map(|Extension(peer)| peer)),
         None => answer,
     })
+}
+
+/// Refuses a poll that could get tasks which the caller does not reach. A poll of queues gets all of
+/// their types, and one of types all of their queues.
+fn require_reach(caller: &Caller, filter: &PollFilter) -> Result<(), Problem> {
+    let scope = &caller.principal.scope;
+    match filter {
+        PollFilter::Queues(_) if !scope.types.is_empty() => {
+            Err(forbidden("the credential reaches some types only; lease by types"))
+        }
+        PollFilter::Kinds(_) if !scope.queues.is_empty() => {
+            Err(forbidden("the credential reaches some queues only; lease by queues"))
+        }
+        PollFilter::Queues(queues) => queues.iter().try_for_each(|queue| caller.require_queue(queue)),
+        PollFilter::Kinds(kinds) => match kinds.iter().find(|kind| !caller.reaches_type(kind)) {
+            Some(kind) => Err(forbidden(&format!("the credential does not reach tasks of the type {kind}"))),
+            None => Ok(()),
+        },
+    }
 }
 
 /// The results of the tasks that each of these depends on. A store that does not answer costs the

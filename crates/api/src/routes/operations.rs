@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query, View};
-use crate::extract::{Tenant, path_text};
+use crate::extract::{Caller, path_text};
 use crate::openapi::{Conflict, NotFound, NotModified, OperationPath};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -33,15 +33,16 @@ pub fn router() -> OpenApiRouter<Api> {
     params(PageParams),
     responses((status = 200, description = "A page of operations", body = wire::OperationPage), NotModified),
 )]
-async fn list_operations(State(api): State<Api>, Tenant(tenant): Tenant, query: Query) -> Result<Response, Problem> {
+async fn list_operations(State(api): State<Api>, caller: Caller, query: Query) -> Result<Response, Problem> {
     let (limit, cursor) = query.page()?;
-    let listing = Listing { kind: "operations", scope: &tenant };
+    let listing = Listing { kind: "operations", scope: &caller.tenant };
     let after = cursor.map(|cursor| listing.open_bytes(&cursor)).transpose()?;
     let after = after.map(|bytes| OperationId::from_uuid(Uuid::from_bytes(bytes)));
-    let operations = api.database.list_operations(&tenant, after, limit + 1).await?;
-    let items = operations.into_iter().map(operation_view).collect();
-    let page = listing.page(items, limit, |last: &wire::Operation| last.operation_id.uuid().as_bytes().to_vec());
-    Ok(answer::page(View::Full, page))
+    let operations = api.database.list_operations(&caller.tenant, after, limit + 1).await?;
+    let page = listing.page(operations, limit, |last| last.id.uuid().as_bytes().to_vec());
+    let reached = page.items.into_iter().filter(|operation| caller.reaches_filter(&operation.filter));
+    let items = reached.map(operation_view).collect();
+    Ok(answer::page(View::Full, wire::Page { items, next_cursor: page.next_cursor }))
 }
 
 /// Reads a bulk operation.
@@ -95,13 +96,14 @@ pub fn operation_view(operation: BulkOperation) -> wire::Operation {
 /// A request about one operation.
 struct OperationRequest {
     api: Api,
-    tenant: String,
+    caller: Caller,
     id: OperationId,
 }
 
 impl OperationRequest {
     async fn find(&self) -> Result<BulkOperation, Problem> {
-        self.api.database.operation(&self.tenant, self.id).await?.ok_or_else(no_such_operation)
+        let found = self.api.database.operation(&self.caller.tenant, self.id).await?;
+        found.filter(|operation| self.caller.reaches_filter(&operation.filter)).ok_or_else(no_such_operation)
     }
 }
 
@@ -109,10 +111,10 @@ impl FromRequestParts<Api> for OperationRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Tenant(tenant) = Tenant::from_headers(&parts.headers)?;
+        let caller = Caller::of(&parts.extensions, &parts.headers)?;
         // A text that is no id names no operation.
         let id = path_text(parts).await.and_then(|text| text.parse().ok()).ok_or_else(no_such_operation)?;
-        Ok(Self { api: api.clone(), tenant, id })
+        Ok(Self { api: api.clone(), caller, id })
     }
 }
 

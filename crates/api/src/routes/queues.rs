@@ -12,10 +12,10 @@ use punctual_submission::fields::{NAME_RULE, is_name};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::{self, versioned};
+use crate::answer;
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query};
-use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant, path_text};
+use crate::extract::{Caller, If, JsonBody, MaybeJsonBody, path_text};
 use crate::openapi::{IfMatch, IfNoneMatch, Invalid, NotFound, NotModified, Unavailable, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -36,7 +36,7 @@ pub fn router() -> OpenApiRouter<Api> {
 /// A request about one queue.
 struct QueueRequest {
     api: Api,
-    tenant: String,
+    caller: Caller,
     name: String,
 }
 
@@ -44,10 +44,11 @@ impl FromRequestParts<Api> for QueueRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Tenant(tenant) = Tenant::from_headers(&parts.headers)?;
+        let caller = Caller::of(&parts.extensions, &parts.headers)?;
         let refused = || Problem::new(Code::InvalidRequest, format!("the name of a queue {NAME_RULE}"));
         let name = path_text(parts).await.filter(|name| is_name(name)).ok_or_else(refused)?;
-        Ok(Self { api: api.clone(), tenant, name })
+        caller.require_queue(&name)?;
+        Ok(Self { api: api.clone(), caller, name })
     }
 }
 
@@ -60,14 +61,16 @@ impl FromRequestParts<Api> for QueueRequest {
     params(PageParams),
     responses((status = 200, description = "A page of queues", body = QueuePage), NotModified),
 )]
-async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
-    let view_wanted = query.view();
+async fn list_queues(State(api): State<Api>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
+    let view_wanted = caller.view(query.view());
     let (limit, cursor) = query.page()?;
-    let listing = Listing { kind: "queues", scope: &tenant };
+    let listing = Listing { kind: "queues", scope: &caller.tenant };
     let after = cursor.map(|cursor| listing.open_name(&cursor)).transpose()?;
-    let (queues, now) = (api.database.queues(&tenant, after, limit + 1).await?, api.clock.now());
+    let (queues, now) = (api.database.queues(&caller.tenant, after, limit + 1).await?, api.clock.now());
     let items: Vec<wire::Queue> = queues.into_iter().map(|queue| view::queue(queue, now)).collect();
-    Ok(answer::page(view_wanted, listing.page(items, limit, |last| last.name.clone().into_bytes())))
+    let mut page = listing.page(items, limit, |last| last.name.clone().into_bytes());
+    page.items.retain(|queue| caller.reaches_queue(&queue.name));
+    Ok(answer::page(view_wanted, page))
 }
 
 /// Reads a queue.
@@ -220,18 +223,24 @@ async fn delete_queue(request: QueueRequest, condition: If) -> Result<Response, 
         return Err(Problem::new(Code::QueueNotEmpty, detail));
     }
     request.write(&condition, QueueChange::Remove).await?;
-    Ok(answer_with(&request.api, found))
+    Ok(request.answer_with(found))
 }
 
 impl QueueRequest {
     async fn find(&self) -> Result<QueueWithCounts, Problem> {
         let missing = "there is no queue with this name: it exists from its first task or setting on";
-        let found = self.api.database.queue(&self.tenant, &self.name).await?;
+        let found = self.api.database.queue(&self.caller.tenant, &self.name).await?;
         found.ok_or_else(|| Problem::new(Code::NotFound, missing))
     }
 
+    fn answer_with(&self, queue: QueueWithCounts) -> Response {
+        let version = queue.queue.version;
+        let queue = view::queue(queue, self.api.clock.now());
+        answer::viewed(StatusCode::OK, version, &queue, self.caller.full_view())
+    }
+
     async fn answer(&self) -> Result<Response, Problem> {
-        Ok(answer_with(&self.api, self.find().await?))
+        Ok(self.answer_with(self.find().await?))
     }
 
     async fn change(&self, condition: &If, change: QueueChange) -> Result<Response, Problem> {
@@ -240,7 +249,7 @@ impl QueueRequest {
     }
 
     async fn write(&self, condition: &If, change: QueueChange) -> Result<(), Problem> {
-        match self.api.database.change_queue_at(&self.tenant, &self.name, &condition.0, change).await? {
+        match self.api.database.change_queue_at(&self.caller.tenant, &self.name, &condition.0, change).await? {
             Changed::Done(queue) => {
                 // The next submission to this node sees the settings.
                 self.api.config.submission.queues.update(queue);
@@ -249,10 +258,6 @@ impl QueueRequest {
             Changed::AtAnother(there) => Err(condition.refusal("queue", there.map(|queue| queue.version))),
         }
     }
-}
-
-fn answer_with(api: &Api, queue: QueueWithCounts) -> Response {
-    versioned(StatusCode::OK, queue.queue.version, &view::queue(queue, api.clock.now()))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod edit;
 mod explain;
 pub mod filter;
 mod header_key;
+mod hidden_dependencies;
 mod history;
 mod list;
 mod purge;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::answer;
 use crate::cursor::{Listing, refused};
-use crate::extract::Tenant;
+use crate::extract::Caller;
 use crate::extract::query::{PageParams, Query};
 use crate::openapi::{Invalid, NotModified};
 use crate::problem::Problem;
@@ -45,7 +45,7 @@ pub fn router() -> OpenApiRouter<Api> {
         NotModified, Invalid,
     ),
 )]
-async fn list_upcoming(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
+async fn list_upcoming(State(api): State<Api>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let now = api.clock.now();
     let from = query.instant("from").unwrap_or(now).max(now);
     let to = query.instant("to");
@@ -56,13 +56,14 @@ async fn list_upcoming(State(api): State<Api>, Tenant(tenant): Tenant, mut query
         query.refuse("to", "must be at most 31 days after from");
     }
     let (limit, cursor) = query.page()?;
-    let listing = Listing { kind: "upcoming", scope: &tenant };
+    let listing = Listing { kind: "upcoming", scope: &caller.tenant };
     // What is due already is not upcoming, nor is what came due since the page before.
     let begin = UpcomingPosition::before(from.max(now.plus_millis(1)));
     let after = cursor.map(|cursor| open(listing, &cursor)).transpose()?.map_or(begin, |after| after.max(begin));
     let to = to.unwrap_or(from.plus_millis(SPAN_MAX_MILLIS));
-    let page = api.upcoming.page(&tenant, UpcomingRequest { now, after, to, limit }).await?;
-    let UpcomingSlice { items, next, schedules_missing } = page;
+    let page = api.upcoming.page(&caller.tenant, UpcomingRequest { now, after, to, limit }).await?;
+    let UpcomingSlice { mut items, next, schedules_missing } = page;
+    items.retain(|item| caller.reaches_names(&item.kind, &item.queue));
     let next_cursor = next.map(|position| seal(listing, position));
     Ok(answer::list(&wire::Upcoming { items, next_cursor, schedules_missing }))
 }

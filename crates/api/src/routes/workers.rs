@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::State;
 use axum::response::Response;
-use punctual_client::{Worker, WorkerPage, WorkerStatus};
+use punctual_client::{Page, Worker, WorkerPage, WorkerStatus};
 use punctual_core::obstacles::Holder;
 use punctual_core::registry::WorkerPresence;
 use punctual_core::time::Timestamp;
@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use crate::answer;
 use crate::cursor::Listing;
-use crate::extract::Tenant;
+use crate::extract::Caller;
 use crate::extract::query::{PageParams, Query};
 use crate::openapi::NotModified;
 use crate::presence::{LEASES_MAX, merge};
@@ -34,8 +34,9 @@ pub fn router() -> OpenApiRouter<Api> {
     params(PageParams),
     responses((status = 200, description = "A page of workers", body = WorkerPage), NotModified),
 )]
-async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, query: Query) -> Result<Response, Problem> {
+async fn list_workers(State(api): State<Api>, caller: Caller, query: Query) -> Result<Response, Problem> {
     let (limit, cursor) = query.page()?;
+    let tenant = caller.tenant.clone();
     let listing = Listing { kind: "workers", scope: &tenant };
     let after = cursor.map(|cursor| listing.open_name(&cursor)).transpose()?;
     let mut workers = BTreeMap::new();
@@ -51,7 +52,17 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, query: Que
         view(presence, holder, lost_before)
     };
     let items: Vec<Worker> = workers.into_values().map(view).collect();
-    Ok(answer::list(&listing.page(items, limit, |last| last.worker_id.clone().into_bytes())))
+    let page = listing.page(items, limit, |last| last.worker_id.clone().into_bytes());
+    let items = page.items.into_iter().filter_map(|worker| reached(worker, &caller)).collect();
+    Ok(answer::list(&Page { items, next_cursor: page.next_cursor }))
+}
+
+/// The worker with the queues and types that the caller reaches; none if it reaches none of them.
+fn reached(mut worker: Worker, caller: &Caller) -> Option<Worker> {
+    worker.queues.retain(|queue| caller.reaches_queue(queue));
+    worker.types.retain(|kind| caller.reaches_type(kind));
+    let is_reached = caller.reaches_all() || !worker.queues.is_empty() || !worker.types.is_empty();
+    is_reached.then_some(worker)
 }
 
 /// A worker that holds a task is active, however long ago it polled.

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::answer;
 use crate::cursor::{self, Listing};
 use crate::extract::query::{PageParams, Query};
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{Caller, JsonBody, Tenant, forbidden};
 use crate::openapi::{Invalid, NotFound, NotModified, Unavailable};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -28,17 +28,21 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Lists open circuit breakers.
 ///
-/// Of all tenants, or of one, by tenant and target. Closed breakers are not listed.
+/// Of all tenants, or of one, by tenant and target; only an admin sees those of others. Closed breakers are not listed.
 #[utoipa::path(
     get, path = "/v1/admin/breakers", tag = "admin",
     params(("tenant" = Option<String>, Query, min_length = 1, description = "Only breakers of this tenant"), PageParams),
     responses((status = 200, description = "A page of breakers", body = BreakerPage), NotModified, Invalid, Unavailable),
 )]
-async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Response, Problem> {
+async fn list_breakers(State(api): State<Api>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let tenant = query.read("tenant", |name| {
         if name.is_empty() { Err("must name a tenant; leave it out for all".to_owned()) } else { Ok(name.to_owned()) }
     });
     let (limit, cursor) = query.page()?;
+    let tenant = tenant.or_else(|| (!caller.principal.may_be_any_tenant()).then(|| caller.tenant.clone()));
+    if let Some(tenant) = &tenant {
+        require_own(&caller, tenant)?;
+    }
     let listing = Listing { kind: "breakers", scope: tenant.as_deref().unwrap_or_default() };
     let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
     let breakers = match &tenant {
@@ -61,7 +65,11 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
     request_body = ResetBreaker,
     responses((status = 204, description = "It is closed"), NotFound, Invalid, Unavailable),
 )]
-async fn reset_breaker(State(api): State<Api>, body: JsonBody<ResetBreaker>) -> Result<Response, Problem> {
+async fn reset_breaker(
+    State(api): State<Api>,
+    caller: Caller,
+    body: JsonBody<ResetBreaker>,
+) -> Result<Response, Problem> {
     let key = body.check(|ResetBreaker { tenant, target }, faults| {
         if !Tenant::is_name(&tenant) {
             faults.add("/tenant", format!("must be {}", Tenant::RULE));
@@ -71,12 +79,23 @@ async fn reset_breaker(State(api): State<Api>, body: JsonBody<ResetBreaker>) -> 
         let target = target.map_err(|fault| faults.add("/target", format!("{fault}; {advice}"))).ok()?;
         Some(BreakerKey { tenant, target: target.map(|(_, target)| target).unwrap_or_default() })
     })?;
+    require_own(&caller, &key.tenant)?;
     if api.database.change_breaker(&key, BreakerEvent::Reset).await? != BreakerChange::Closed {
         let advice = "there is no open breaker of this tenant and target; GET /v1/admin/breakers lists the open ones";
         return Err(Problem::new(Code::NotFound, advice));
     }
     tracing::info!(tenant = key.tenant, target = key.target, "a breaker was reset; dispatching its tasks again");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Refuses the breakers of another tenant, except to an administrator, and those of a tenant of
+/// which the caller reaches only a part: a breaker concerns all queues and types.
+fn require_own(caller: &Caller, tenant: &str) -> Result<(), Problem> {
+    caller.require_all()?;
+    if tenant == caller.tenant || caller.principal.may_be_any_tenant() {
+        return Ok(());
+    }
+    Err(forbidden("only an admin may see and reset the breakers of another tenant"))
 }
 
 /// The breakers of a tenant after a key: first the tenant's own, then those of its targets.

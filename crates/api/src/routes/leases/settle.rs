@@ -3,6 +3,8 @@
 //! Every route checks its items and hands them to the lease settler, which decides. Each item is
 //! answered by itself: a bad one does not affect the rest.
 
+use std::collections::HashSet;
+
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,7 +21,7 @@ use punctual_submission::{Faults, reading};
 use super::settlement::settlement;
 use crate::answer;
 use crate::extract::query::Query;
-use crate::extract::{JsonBody, TaskRequest, Tenant, body, json};
+use crate::extract::{Caller, JsonBody, TaskRequest, body, json};
 use crate::openapi::{Cancelled, Invalid, NotFound, StaleToken, TaskPath, TooLarge, Unavailable};
 use crate::parameterless::refused_by_body;
 use crate::problem::{Code, Problem};
@@ -102,13 +104,31 @@ fn checked(at: usize, text: &str) -> SettleRequestItem {
 )]
 pub(super) async fn settle(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SettleBody(items): SettleBody,
+    caller: Caller,
+    SettleBody(mut items): SettleBody,
 ) -> Result<Response, Problem> {
     let ids: Vec<Option<TaskId>> = items.iter().map(|item| item.task_id).collect();
-    let answers = settle_all(&api, &tenant, items).await?;
+    if !caller.reaches_all() {
+        refuse_out_of_reach(&api, &caller, &mut items).await?;
+    }
+    let answers = settle_all(&api, &caller.tenant, items).await?;
     let items = ids.into_iter().zip(answers).map(|(task_id, answer)| shown(task_id, answer)).collect();
     Ok(answer::json(StatusCode::OK, &SettleAnswer { items }))
+}
+
+/// Answers the items about tasks that the caller does not reach as if there were no such tasks.
+async fn refuse_out_of_reach(api: &Api, caller: &Caller, items: &mut [SettleRequestItem]) -> Result<(), Problem> {
+    let ids: Vec<TaskId> = items.iter().filter_map(|item| item.task_id).collect();
+    let found = api.store.get(&caller.tenant, ids.clone()).await?;
+    let reaches = |task: &Option<punctual_core::task::Task>| task.as_ref().is_some_and(|task| caller.reaches(task));
+    let reached: HashSet<TaskId> =
+        ids.into_iter().zip(&found).filter(|(_, task)| reaches(task)).map(|(id, _)| id).collect();
+    for item in items {
+        if item.checked.is_ok() && item.task_id.is_none_or(|id| !reached.contains(&id)) {
+            item.checked = Err(Problem::no_such_task());
+        }
+    }
+    Ok(())
 }
 
 fn shown(task_id: Option<TaskId>, answer: ItemResult) -> punctual_client::Settled {
@@ -215,7 +235,12 @@ pub(super) async fn release(request: TaskRequest, body: JsonBody<Release>) -> Re
 
 /// Settles one run and reads the task as it is then.
 async fn settle_one(request: &TaskRequest, wanted: Settlement) -> Result<(Task, Option<ExtendedLease>), Problem> {
-    let TaskRequest { api, tenant, .. } = request;
+    let TaskRequest { api, caller, .. } = request;
+    let tenant = &caller.tenant;
+    // The token alone settles a run, so what the caller does not reach is looked for before.
+    if !caller.reaches_all() {
+        request.find().await?;
+    }
     let answer = settle_valid(api, tenant, vec![wanted]).await?.pop();
     let lease = answer.expect("invariant: one item, one answer")?;
     let task = request.find().await?;

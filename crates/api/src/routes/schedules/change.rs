@@ -11,7 +11,7 @@ use punctual_core::time::Timestamp;
 use punctual_submission::occurrences::{Prepared, plan_input};
 use punctual_submission::{CheckedSchedule, Faults};
 
-use super::request::{ScheduleRequest, check_version, name_taken, validator, write};
+use super::request::{ScheduleRequest, check_version, name_taken, require_reach, validator, write};
 use crate::extract::If;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -28,6 +28,7 @@ pub async fn rewrite(
         let schedule = &snapshot.schedule;
         check_version(condition, schedule)?;
         let CheckedSchedule { name, definition, paused } = wanted(schedule)?;
+        require_reach(&request.caller, &definition)?;
         let new_timing = definition.spec.timing != schedule.definition.spec.timing;
         let edited = edited(api, schedule, name.clone(), definition, now)?;
         let is_paused = schedule.pause.is_some();

@@ -10,9 +10,9 @@ use punctual_core::schedules::{Progress, Schedule, ScheduleInserted, SchedulePau
 
 use punctual_submission::{CheckedSchedule, Faults, ScheduleValidator};
 
-use super::request::{answer, name_taken, validator};
+use super::request::{answer, name_taken, require_reach, validator};
 use crate::answer;
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{Caller, JsonBody};
 use crate::openapi::Invalid;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -39,14 +39,15 @@ use crate::state::Api;
 )]
 pub async fn create_schedule(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     body: JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    let validator = validator(&api, &tenant, None);
+    let validator = validator(&api, &caller.tenant, None);
     let checked = body.check(|new, faults| check_new(&validator, faults, new))?;
+    require_reach(&caller, &checked.definition)?;
     let name = checked.name.clone();
     match insert(&api, &validator, checked).await? {
-        Some(schedule) => created(&schedule),
+        Some(schedule) => created(&schedule, &caller),
         None => Err(name_taken(&name)),
     }
 }
@@ -92,7 +93,7 @@ pub async fn insert(
 }
 
 /// The answer to a created schedule.
-pub fn created(schedule: &Schedule) -> Result<Response, Problem> {
-    let response = answer(StatusCode::CREATED, schedule)?;
+pub fn created(schedule: &Schedule, caller: &Caller) -> Result<Response, Problem> {
+    let response = answer(StatusCode::CREATED, schedule, caller)?;
     Ok(answer::created(response, &format!("/v1/schedules/{}", schedule.id)))
 }

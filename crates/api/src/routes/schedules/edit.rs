@@ -40,7 +40,7 @@ pub async fn edit_schedule(
 ) -> Result<Response, Problem> {
     let wanted = |schedule: &Schedule| -> Result<CheckedSchedule, Problem> {
         let was = view::schedule(schedule)?;
-        let validator = validator(&request.api, &request.tenant, Some(schedule.created_at));
+        let validator = validator(&request.api, &request.caller.tenant, Some(schedule.created_at));
         body.check_ref(|patch, faults| {
             no_nulls(faults, patch);
             let task = match &patch.task {
@@ -50,7 +50,7 @@ pub async fn edit_schedule(
             validator.check(faults, patched(was, patch.clone(), task))
         })
     };
-    answer(StatusCode::OK, &rewrite(&request, &condition, wanted).await?)
+    answer(StatusCode::OK, &rewrite(&request, &condition, wanted).await?, &request.caller)
 }
 
 /// The task after a merge patch; none only with a fault. Its faults are those of the patch: the

@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use punctual_client::SchedulePage;
+use punctual_client::{Page, SchedulePage};
 
 use crate::answer;
 use crate::cursor::Listing;
-use crate::extract::Tenant;
+use crate::extract::Caller;
 use crate::extract::query::{PageParams, Query};
 use crate::openapi::NotModified;
 use crate::problem::Problem;
@@ -19,16 +19,14 @@ use crate::state::Api;
     params(PageParams),
     responses((status = 200, description = "A page of schedules", body = SchedulePage), NotModified),
 )]
-pub async fn list_schedules(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    mut query: Query,
-) -> Result<Response, Problem> {
-    let view_wanted = query.view();
+pub async fn list_schedules(State(api): State<Api>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
+    let view_wanted = caller.view(query.view());
     let (limit, cursor) = query.page()?;
-    let listing = Listing { kind: "schedules", scope: &tenant };
+    let listing = Listing { kind: "schedules", scope: &caller.tenant };
     let after = cursor.map(|cursor| listing.open_name(&cursor)).transpose()?;
-    let schedules = api.schedules.list(&tenant, after, limit + 1).await?;
-    let items = schedules.iter().map(view::schedule).collect::<Result<Vec<_>, _>>()?;
-    Ok(answer::page(view_wanted, listing.page(items, limit, |last| last.name.clone().into_bytes())))
+    let schedules = api.schedules.list(&caller.tenant, after, limit + 1).await?;
+    let page = listing.page(schedules, limit, |last| last.name.clone().into_bytes());
+    let items = page.items.iter().filter(|schedule| caller.reaches_schedule(schedule)).map(view::schedule);
+    let items = items.collect::<Result<Vec<_>, _>>()?;
+    Ok(answer::page(view_wanted, Page { items, next_cursor: page.next_cursor }))
 }

@@ -40,7 +40,7 @@ pub async fn pause_schedule(
         }
         Some(wanted)
     })?;
-    answer(StatusCode::OK, &pause(&request, &condition, wanted.reason.as_deref()).await?)
+    answer(StatusCode::OK, &pause(&request, &condition, wanted.reason.as_deref()).await?, &request.caller)
 }
 
 /// Resumes a schedule.
@@ -65,5 +65,5 @@ pub async fn resume_schedule(
     MaybeJsonBody(body): MaybeJsonBody<wire::ResumeSchedule>,
 ) -> Result<Response, Problem> {
     let wire::ResumeSchedule {} = body.finish()?;
-    answer(StatusCode::OK, &resume(&request, &condition).await?)
+    answer(StatusCode::OK, &resume(&request, &condition).await?, &request.caller)
 }

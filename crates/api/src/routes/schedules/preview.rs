@@ -13,7 +13,7 @@ use punctual_submission::Faults;
 use super::request::{ScheduleRequest, validator};
 use crate::answer::json;
 use crate::extract::query::Query;
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{Caller, JsonBody};
 use crate::openapi::{Invalid, NotFound, SchedulePath};
 use crate::problem::Problem;
 use crate::state::Api;
@@ -67,11 +67,11 @@ pub async fn preview_schedule(request: ScheduleRequest, query: Query) -> Result<
 )]
 pub async fn preview_new_schedule(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     query: Query,
     body: JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    let validator = validator(&api, &tenant, None);
+    let validator = validator(&api, &caller.tenant, None);
     let (wanted, spec) = body.check(|new, faults| {
         let wanted = Wanted::read(query, faults);
         let spec = validator.check_preview(faults, &new)?;

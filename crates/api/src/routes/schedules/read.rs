@@ -18,5 +18,5 @@ use crate::problem::Problem;
     ),
 )]
 pub async fn get_schedule(request: ScheduleRequest) -> Result<Response, Problem> {
-    answer(StatusCode::OK, &request.find().await?)
+    answer(StatusCode::OK, &request.find().await?, &request.caller)
 }

@@ -29,7 +29,7 @@ pub async fn delete_schedule(request: ScheduleRequest, condition: If) -> Result<
         let schedule = request.find().await?;
         check_version(&condition, &schedule)?;
         if request.api.schedules.remove(request.id, schedule.revision).await? {
-            return answer(StatusCode::OK, &schedule);
+            return answer(StatusCode::OK, &schedule, &request.caller);
         }
     }
     Err(kept_changing())

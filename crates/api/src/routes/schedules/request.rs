@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use punctual_core::ids::ScheduleId;
-use punctual_core::schedules::{Advance, Advanced, Schedule, ScheduleSnapshot};
+use punctual_core::schedules::{Advance, Advanced, Definition, Schedule, ScheduleSnapshot};
 use punctual_core::time::Timestamp;
-use punctual_submission::ScheduleValidator;
 use punctual_submission::fields::is_name;
+use punctual_submission::{DEFAULT_QUEUE, ScheduleValidator};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::answer;
-use crate::extract::{If, Tenant, path_text};
+use crate::extract::{Caller, If, path_text};
 use crate::problem::{Code, Problem};
 use crate::schedules::view;
 use crate::state::Api;
@@ -31,8 +31,8 @@ pub const BY_NAME: &str = "/v1/schedules/by-name/";
 pub struct ScheduleRequest {
     /// The interface.
     pub api: Api,
-    /// The tenant.
-    pub tenant: String,
+    /// Who makes it.
+    pub caller: Caller,
     /// The id in the path, or that of the schedule with the name in the path.
     pub id: ScheduleId,
     /// The name in the path. Every read makes sure that the schedule still has it, and every write
@@ -44,22 +44,23 @@ impl FromRequestParts<Api> for ScheduleRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Tenant(tenant) = Tenant::from_headers(&parts.headers)?;
+        let caller = Caller::of(&parts.extensions, &parts.headers)?;
         if parts.uri.path().starts_with(BY_NAME) {
             let NamePath(name) = NamePath::from_request_parts(parts, api).await?;
-            let there = find_named(api, &tenant, &name).await?.ok_or_else(no_such_name)?;
-            return Ok(Self { api: api.clone(), tenant, id: there.id, name: Some(name) });
+            let there = find_named(api, &caller, &name).await?.ok_or_else(no_such_name)?;
+            return Ok(Self { api: api.clone(), caller, id: there.id, name: Some(name) });
         }
         // A text that is no id names no schedule.
         let id = path_text(parts).await.and_then(|text| text.parse().ok()).ok_or_else(no_such_id)?;
-        Ok(Self { api: api.clone(), tenant, id, name: None })
+        Ok(Self { api: api.clone(), caller, id, name: None })
     }
 }
 
-/// Reads the schedule of this name.
-pub async fn find_named(api: &Api, tenant: &str, name: &str) -> Result<Option<Schedule>, Problem> {
+/// Reads the schedule of this name. One that the caller does not reach is not there.
+pub async fn find_named(api: &Api, caller: &Caller, name: &str) -> Result<Option<Schedule>, Problem> {
     // The store may not be able to compare a text that is no name.
-    Ok(if is_name(name) { api.schedules.named(tenant, name).await? } else { None })
+    let found = if is_name(name) { api.schedules.named(&caller.tenant, name).await? } else { None };
+    Ok(found.filter(|schedule| caller.reaches_schedule(schedule)))
 }
 
 /// The name of a schedule in the path.
@@ -78,24 +79,25 @@ impl<S: Send + Sync> FromRequestParts<S> for NamePath {
 impl ScheduleRequest {
     /// Reads the schedule.
     pub async fn find(&self) -> Result<Schedule, Problem> {
-        let found = self.api.schedules.get(&self.tenant, self.id).await?;
+        let found = self.api.schedules.get(&self.caller.tenant, self.id).await?;
         found.filter(|schedule| self.is_meant(schedule)).ok_or_else(|| self.not_found())
     }
 
     /// Reads the schedule after this request has written it, which may have renamed it.
     pub async fn find_written(&self) -> Result<Schedule, Problem> {
-        self.api.schedules.get(&self.tenant, self.id).await?.ok_or_else(|| self.not_found())
+        self.api.schedules.get(&self.caller.tenant, self.id).await?.ok_or_else(|| self.not_found())
     }
 
     /// Reads the schedule with everything that an advance is based on.
     pub async fn snapshot(&self) -> Result<ScheduleSnapshot, Problem> {
-        let found = self.api.schedules.snapshot(&self.tenant, self.id).await?;
+        let found = self.api.schedules.snapshot(&self.caller.tenant, self.id).await?;
         found.filter(|snapshot| self.is_meant(&snapshot.schedule)).ok_or_else(|| self.not_found())
     }
 
-    /// Whether the path names this schedule: another request may have renamed it.
+    /// Whether the path names this schedule, which another request may have renamed, and the caller
+    /// reaches it.
     fn is_meant(&self, schedule: &Schedule) -> bool {
-        self.name.as_ref().is_none_or(|name| *name == schedule.name)
+        self.name.as_ref().is_none_or(|name| *name == schedule.name) && self.caller.reaches_schedule(schedule)
     }
 
     fn not_found(&self) -> Problem {
@@ -105,7 +107,7 @@ impl ScheduleRequest {
     /// Locks the schedule against other requests on this node, until the guard is dropped.
     pub async fn lock(&self) -> Result<OwnedMutexGuard<()>, Problem> {
         let crowded = "too many requests wait to write this schedule; nothing was done";
-        let lock = self.api.schedule_locks.lock(&self.tenant, self.id).await;
+        let lock = self.api.schedule_locks.lock(&self.caller.tenant, self.id).await;
         lock.ok_or_else(|| Problem::new(Code::Overloaded, crowded).retry_after(1))
     }
 
@@ -145,8 +147,16 @@ pub fn check_version(condition: &If, schedule: &Schedule) -> Result<(), Problem>
 }
 
 /// The answer that shows a schedule, with its version as `ETag`.
-pub fn answer(status: StatusCode, schedule: &Schedule) -> Result<Response, Problem> {
-    Ok(answer::versioned(status, schedule.version, &view::schedule(schedule)?))
+pub fn answer(status: StatusCode, schedule: &Schedule, caller: &Caller) -> Result<Response, Problem> {
+    Ok(answer::viewed(status, schedule.version, &view::schedule(schedule)?, caller.full_view()))
+}
+
+/// Refuses a schedule whose tasks the caller would not reach.
+pub fn require_reach(caller: &Caller, definition: &Definition) -> Result<(), Problem> {
+    match definition.task_names() {
+        Ok(names) => caller.require(&names.kind, names.queue.as_deref().unwrap_or(DEFAULT_QUEUE)),
+        Err(_) => caller.require_all(),
+    }
 }
 
 fn no_such_id() -> Problem {

@@ -10,8 +10,10 @@ use punctual_submission::fields::{NAME_RULE, is_name};
 
 use super::change::rewrite;
 use super::create::{check_new, created, insert};
-use super::request::{NamePath, ROUNDS, ScheduleRequest, answer, find_named, kept_changing, validator};
-use crate::extract::{If, JsonBody, Tenant};
+use super::request::{
+    NamePath, ROUNDS, ScheduleRequest, answer, find_named, kept_changing, name_taken, require_reach, validator,
+};
+use crate::extract::{Caller, If, JsonBody};
 use crate::openapi::{Conflict, IfMatch, IfNoneMatch, Invalid, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -38,7 +40,7 @@ use crate::state::Api;
 )]
 pub async fn put_schedule(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     NamePath(name): NamePath,
     condition: If,
     body: JsonBody<wire::NewSchedule>,
@@ -53,31 +55,34 @@ pub async fn put_schedule(
         wire::NewSchedule { name: Some(name.clone()), ..new.clone() }
     };
     for _ in 0..ROUNDS {
-        let Some(there) = find_named(&api, &tenant, &name).await? else {
+        let Some(there) = find_named(&api, &caller, &name).await? else {
             condition.check("schedule", None)?;
-            let validator = validator(&api, &tenant, None);
+            let validator = validator(&api, &caller.tenant, None);
             let checked = body.check_ref(|new, faults| {
                 let new = named(new, faults);
                 check_new(&validator, faults, new)
             })?;
+            require_reach(&caller, &checked.definition)?;
             match insert(&api, &validator, checked).await? {
-                Some(schedule) => return created(&schedule),
+                Some(schedule) => return created(&schedule, &caller),
+                // It was created meanwhile, or is one that the caller does not reach.
+                None if !caller.reaches_all() => return Err(name_taken(&name)),
                 None => continue,
             }
         };
         let wanted = |schedule: &Schedule| {
-            let validator = validator(&api, &tenant, Some(schedule.created_at));
+            let validator = validator(&api, &caller.tenant, Some(schedule.created_at));
             body.check_ref(|new, faults| {
                 let new = named(new, faults);
                 validator.check(faults, new)
             })
         };
         let request =
-            ScheduleRequest { api: api.clone(), tenant: tenant.clone(), id: there.id, name: Some(name.clone()) };
+            ScheduleRequest { api: api.clone(), caller: caller.clone(), id: there.id, name: Some(name.clone()) };
         match rewrite(&request, &condition, wanted).await {
             // It was removed or renamed meanwhile: create it.
             Err(problem) if problem.code() == Code::NotFound => {}
-            rewritten => return answer(StatusCode::OK, &rewritten?),
+            rewritten => return answer(StatusCode::OK, &rewritten?, &caller),
         }
     }
     Err(kept_changing())

@@ -15,13 +15,14 @@ use punctual_core::task::{NewTask, limits};
 use punctual_submission::{BatchContext, Faults, TaskValidator, batch_members, keep_order, reading};
 use utoipa::ToSchema;
 
-use answer::BatchOutcome;
+use answer::{BatchOutcome, ShownTasks};
 
 use super::header_key;
+use super::hidden_dependencies::refuse_hidden_dependencies;
 use super::submit::replace_final;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
-use crate::extract::{Tenant, json};
+use crate::extract::{Caller, json};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::yielding::yielding;
@@ -57,7 +58,7 @@ enum Returned {
 )]
 pub async fn submit_batch(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     mut query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -71,10 +72,11 @@ pub async fn submit_batch(
     let body = body::read(request, api.config.batch_body_bytes).await?;
     let size = body.len();
     let permit = api.admission.parse_permit(size).await;
-    let (checked, ids) = {
-        let (checker, tenant, body) = (api.clone(), tenant.clone(), body.clone());
-        api.cpu_pool.run(size, move || check_all(&checker, &tenant, &body, media_type, query)).await??
+    let (mut checked, ids) = {
+        let (checker, caller, body) = (api.clone(), caller.clone(), body.clone());
+        api.cpu_pool.run(size, move || check_all(&checker, &caller, &body, media_type, query)).await??
     };
+    refuse_hidden_dependencies(&api, &caller, &mut checked).await?;
     let (mut tasks, checked) = split(checked);
     for task in &mut tasks {
         replace_final(task, replaces);
@@ -87,12 +89,23 @@ pub async fn submit_batch(
         _ if atomic => api.store.insert_all(tasks).await?,
         _ => api.store.insert(tasks).await?,
     };
+    let inserted: Vec<Inserted> = inserted.into_iter().map(|inserted| reached(&caller, inserted)).collect();
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.operations.metrics.tasks_submitted.inc_by(created as u64);
     let outcome = BatchOutcome { checked, inserted, ids };
-    let unknown = outcome.unknown_dependencies(&api, &tenant, &body, media_type).await;
+    let unknown = outcome.unknown_dependencies(&api, &caller.tenant, &body, media_type).await;
     drop((permit, body));
-    api.cpu_pool.run(size, move || outcome.answer(unknown, ids_only == Some(true), atomic)).await?
+    let shown = if ids_only == Some(true) { ShownTasks::Ids } else { ShownTasks::In(caller.full_view()) };
+    api.cpu_pool.run(size, move || outcome.answer(unknown, shown, atomic)).await?
+}
+
+/// The store's answer for a task. A replay of one that was moved out of the caller's reach since is
+/// one of a key that was used for something else.
+fn reached(caller: &Caller, inserted: Inserted) -> Inserted {
+    match inserted {
+        Inserted::Replayed(task) if !caller.reaches(&task) => Inserted::KeyReused(task.id),
+        inserted => inserted,
+    }
 }
 
 /// The maximum number of faults that are listed for one task: a batch has thousands of tasks.
@@ -105,13 +118,13 @@ type CheckResult = Result<NewTask, Problem>;
 /// is refused with the faults of its tasks.
 fn check_all(
     api: &Api,
-    tenant: &str,
+    caller: &Caller,
     body: &[u8],
     media_type: MediaType,
     query: Query,
 ) -> Result<(Vec<CheckResult>, Vec<TaskId>), Problem> {
     let max = api.config.batch_tasks.min(limits::BATCH);
-    let validator = TaskValidator::new(&api.config.submission, tenant, api.clock.now(), api.node);
+    let validator = TaskValidator::new(&api.config.submission, &caller.tenant, api.clock.now(), api.node);
     let budget = Cell::new(limits::BATCH_DEPENDENCIES);
     let mut whole = Faults::default();
     query.finish_into(&mut whole);
@@ -124,7 +137,9 @@ fn check_all(
     let check = |at: usize, text: &str| {
         let context = BatchContext::batch(&ids, at, &budget);
         let checked = reading::read(text)?.check(|new, faults| validator.check(faults, new, None, &context));
-        checked.map_err(|error| Problem::from(error.quoting(text).shortened(TASK_FAULTS_MAX)))
+        let task: NewTask = checked.map_err(|error| Problem::from(error.quoting(text).shortened(TASK_FAULTS_MAX)))?;
+        caller.require(&task.lane.kind, &task.lane.queue)?;
+        Ok(task)
     };
     let check = |(at, text): (usize, &[u8])| {
         let checked = json::text(text).and_then(|text| check(at, text));

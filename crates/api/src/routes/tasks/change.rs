@@ -38,11 +38,13 @@ pub async fn change(
         condition.check("task", Some(task.position.version))?;
         let by = By { now: api.clock.now(), node: api.node, actor: Actor::Client };
         match decide(&task, &by)? {
-            ChangeDecision::Leave(status) => return Ok(answer::task(status, task)),
+            ChangeDecision::Leave(status) => return Ok(answer::task(status, task, request.caller.full_view())),
             ChangeDecision::Apply(change, status) => {
                 let change = change.shortening(&task.trail);
                 match api.store.apply(vec![(request.id, change)]).await?.pop() {
-                    Some(Applied::Done(_)) => return Ok(answer::task(status, request.find().await?)),
+                    Some(Applied::Done(_)) => {
+                        return Ok(answer::task(status, request.find().await?, request.caller.full_view()));
+                    }
                     Some(Applied::TooManyLanes(most)) => return Err(too_many_lanes(most)),
                     Some(Applied::Lost) | None => {}
                 }

@@ -37,6 +37,9 @@ pub async fn edit_task(
         }
         let rules = &request.api.config.submission;
         let edit = body.check_ref(|patch, faults| patch::check(faults, patch, task, by.now, rules))?;
+        if let Some(queue) = &edit.queue {
+            request.caller.require(&task.lane.key.kind, queue)?;
+        }
         if edit == Edit::default() {
             return Ok(ChangeDecision::Leave(StatusCode::OK));
         }

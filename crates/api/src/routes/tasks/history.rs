@@ -29,7 +29,9 @@ use crate::problem::{Code, Problem};
 pub async fn list_runs(request: TaskRequest, query: Query) -> Result<Response, Problem> {
     let page = TrailPage::of(query, "runs", request.id)?;
     let task = with_whole_trail(&request).await?;
-    Ok(page.answer(task.trail.runs(request.id).into_iter().map(|one| (one.token, run(one)))))
+    let shows_answers = request.caller.full_view() == View::Full;
+    let runs = task.trail.runs(request.id).into_iter().map(|one| (one.token, run(one)));
+    Ok(page.answer(runs.map(|(token, run)| (token, if shows_answers { run } else { without_answers(run) }))))
 }
 
 /// Lists the steps of a task's life, oldest first. A very long life keeps its first and last steps.
@@ -122,6 +124,12 @@ fn run(run: Run<'_>) -> wire::Run {
         response_excerpt,
         result_dropped,
     }
+}
+
+/// The run without what its target or its worker has said, which may repeat the payload.
+fn without_answers(run: wire::Run) -> wire::Run {
+    let error = run.error.map(|error| wire::RunError { details: None, ..error });
+    wire::Run { error, response_excerpt: None, ..run }
 }
 
 /// The beginning of the answer in the details of a webhook's refusal.

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::filter::{FilterParams, read_filter};
 use crate::answer;
 use crate::cursor::Listing;
-use crate::extract::Tenant;
+use crate::extract::Caller;
 use crate::extract::query::{PageParams, Query, View, must_be_one_of};
 use crate::openapi::{Invalid, NotModified};
 use crate::problem::Problem;
@@ -52,7 +52,7 @@ enum TaskOrder {
         Invalid, NotModified,
     ),
 )]
-pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
+pub async fn list_tasks(State(api): State<Api>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let mut states = Vec::new();
     for name in query.take_all("status") {
         match TaskState::from_name(&name) {
@@ -69,7 +69,7 @@ pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut quer
             }
         }
     }
-    list(&api, tenant, states, query).await
+    list(&api, &caller, states, query).await
 }
 
 /// Lists dead letters.
@@ -81,23 +81,23 @@ pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut quer
         Invalid, NotModified,
     ),
 )]
-pub async fn list_dead_letters(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    query: Query,
-) -> Result<Response, Problem> {
-    list(&api, tenant, vec![TaskState::DeadLettered], query).await
+pub async fn list_dead_letters(State(api): State<Api>, caller: Caller, query: Query) -> Result<Response, Problem> {
+    list(&api, &caller, vec![TaskState::DeadLettered], query).await
 }
 
-async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Query) -> Result<Response, Problem> {
+async fn list(api: &Api, caller: &Caller, states: Vec<TaskState>, mut query: Query) -> Result<Response, Problem> {
     let by_execute_at = query.word("order", &[("created_at", false), ("execute_at", true)]).unwrap_or(false);
+    let tenant = &caller.tenant;
     let filter = Filter { tenant: tenant.clone(), states, by_execute_at, ..read_filter(&mut query) };
-    let view = query.view();
+    let view = caller.view(query.view());
     let (limit, cursor) = query.page()?;
     let kind = if filter.by_execute_at { "tasks by execute_at" } else { "tasks" };
-    let listing = Listing { kind, scope: &tenant };
+    let listing = Listing { kind, scope: tenant };
     let after = cursor.map(|text| listing.open_task(&text)).transpose()?;
-    let mut page = fill(api, filter, after, limit).await?;
+    let mut page = match caller.narrow(filter) {
+        Some(filter) => fill(api, caller, filter, after, limit).await?,
+        None => Page { tasks: Vec::new(), next: None },
+    };
     if view == View::Summary {
         page.tasks.iter_mut().for_each(drop_large_fields);
     }
@@ -118,16 +118,25 @@ const FILL_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Fills a page. The store reads a bounded number of tasks a call, so a page of rare matches takes
 /// several calls.
-async fn fill(api: &Api, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+///
+/// A filter cannot say several patterns, so what the caller does not reach is left out here.
+async fn fill(
+    api: &Api,
+    caller: &Caller,
+    filter: Filter,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<Page, StoreError> {
     let began = Instant::now();
     let mut page = api.store.list(filter.clone(), after, limit).await?;
+    page.tasks.retain(|task| caller.reaches(task));
     while page.tasks.len() < limit
         && page.next.is_some()
         && began.elapsed() < FILL_TIME_MAX
         && bytes_of(&page) < PAGE_BYTES
     {
         let more = api.store.list(filter.clone(), page.next, limit - page.tasks.len()).await?;
-        page.tasks.extend(more.tasks);
+        page.tasks.extend(more.tasks.into_iter().filter(|task| caller.reaches(task)));
         page.next = more.next;
     }
     Ok(page)

@@ -42,7 +42,7 @@ pub async fn get_task(
     let wait = query.seconds("wait_seconds", WAIT_MAX_MILLIS).unwrap_or_default();
     query.finish()?;
     let task = if wait.is_zero() { request.find().await? } else { finished(&request, permit, wait).await? };
-    Ok(answer::task(StatusCode::OK, task))
+    Ok(answer::task(StatusCode::OK, task, request.caller.full_view()))
 }
 
 /// The task once it has finished, or as it is after the wait.
@@ -61,10 +61,10 @@ async fn finished(request: &TaskRequest, permit: Option<Extension<Permit>>, wait
     };
     while !task.state().is_final() && !api.finish_watch.is_closed() {
         let is_over = tokio::time::timeout_at(until, watched.announced()).await.is_err();
-        task = match api.shared_reads.get(&request.tenant, request.id).await? {
-            Some(task) => task,
+        task = match api.shared_reads.get(&request.caller.tenant, request.id).await? {
+            Some(task) if request.caller.reaches(&task) => task,
             // The read of this task alone says why there is none.
-            None => request.find().await?,
+            _ => request.find().await?,
         };
         if is_over {
             break;

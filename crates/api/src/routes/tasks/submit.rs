@@ -10,10 +10,11 @@ use punctual_core::task::NewTask;
 use punctual_submission::{BatchContext, TaskValidator};
 
 use super::header_key::HeaderKey;
+use super::hidden_dependencies::refuse_hidden_dependencies;
 use super::unknown_dependencies::UnknownDependencies;
 use crate::answer;
 use crate::extract::query::Query;
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{Caller, JsonBody};
 use crate::openapi::{IdempotencyKey, NoRoom};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -45,18 +46,23 @@ use crate::state::Api;
 )]
 pub async fn submit_task(
     State(api): State<Api>,
-    Tenant(tenant): Tenant,
+    caller: Caller,
     HeaderKey(key): HeaderKey,
     mut query: Query,
     body: JsonBody<wire::NewTask>,
 ) -> Result<Response, Problem> {
     let replaces = query.flag("replace_final") == Some(true);
-    let validator = TaskValidator::new(&api.config.submission, &tenant, api.clock.now(), api.node);
+    let validator = TaskValidator::new(&api.config.submission, &caller.tenant, api.clock.now(), api.node);
     let text = body.text();
-    let mut task = body.check(|new, faults| {
+    let task = body.check(|new, faults| {
         query.finish_into(faults);
         validator.check(faults, new, key, &BatchContext::none())
     })?;
+    caller.require(&task.lane.kind, &task.lane.queue)?;
+    let mut checked = [Ok(task)];
+    refuse_hidden_dependencies(&api, &caller, &mut checked).await?;
+    let [task] = checked;
+    let mut task = task?;
     replace_final(&mut task, replaces);
     let text = if task.body.dependencies.ids.is_empty() { Bytes::new() } else { text };
     let inserted = api.store.insert(vec![task]).await?.pop();
@@ -64,11 +70,15 @@ pub async fn submit_task(
         Inserted::Created(task) => {
             api.operations.metrics.tasks_submitted.inc();
             let path = format!("/v1/tasks/{}", task.id);
-            Ok(answer::created(answer::task(StatusCode::CREATED, task), &path))
+            Ok(answer::created(answer::task(StatusCode::CREATED, task, caller.full_view()), &path))
         }
-        Inserted::Replayed(task) => Ok(answer::replayed(answer::task(StatusCode::OK, task))),
+        // It may have been moved to another queue since.
+        Inserted::Replayed(task) if !caller.reaches(&task) => Err(key_reused()),
+        Inserted::Replayed(task) => Ok(answer::replayed(answer::task(StatusCode::OK, task, caller.full_view()))),
         Inserted::KeyReused(_) => Err(key_reused()),
-        Inserted::UnknownDependency(id) => Err(UnknownDependencies::new(&api, &tenant).refusal(&text, "", id).await),
+        Inserted::UnknownDependency(id) => {
+            Err(UnknownDependencies::new(&api, &caller.tenant).refusal(&text, "", id).await)
+        }
         Inserted::QueueFull(queue) => Err(queue_full(&queue)),
         Inserted::TooManyLanes(most) => Err(too_many_lanes(most)),
         Inserted::Withheld => Err(unanswered()),

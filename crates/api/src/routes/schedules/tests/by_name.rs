@@ -1,10 +1,13 @@
 //! Every call about one schedule, by its name.
 
+use std::sync::Arc;
+
 use axum::response::IntoResponse;
+use punctual_auth::Principal;
 use punctual_core::ids::ScheduleId;
 use serde_json::{Value, json};
 
-use crate::extract::If;
+use crate::extract::{Caller, If};
 use crate::problem::Code;
 use crate::routes::schedules::remove::delete_schedule;
 use crate::routes::schedules::request::ScheduleRequest;
@@ -17,7 +20,7 @@ async fn made(world: &World, name: &str) -> Value {
 
 #[test]
 fn every_call_by_id_is_there_by_name() {
-    let document = crate::openapi::assemble(crate::routes::router()).into_openapi();
+    let document = crate::openapi::assemble(crate::routes::router(), false).into_openapi();
     let document = serde_json::to_value(document).unwrap();
     let methods = |path: &str| document["paths"][path].as_object().map(|item| item.keys().cloned().collect::<Vec<_>>());
     let mut calls = 0;
@@ -81,8 +84,9 @@ async fn a_renamed_schedule_is_not_what_a_call_meant() {
     let world = World::new();
     let there = made(&world, "old").await;
     let id: ScheduleId = there["schedule_id"].as_str().unwrap().parse().unwrap();
-    let (api, tenant) = (world.api.clone(), there["tenant"].as_str().unwrap().to_owned());
-    let request = ScheduleRequest { api, tenant, id, name: Some("old".to_owned()) };
+    let tenant = there["tenant"].as_str().unwrap().to_owned();
+    let caller = Caller { tenant, principal: Arc::new(Principal::anyone()) };
+    let request = ScheduleRequest { api: world.api.clone(), caller, id, name: Some("old".to_owned()) };
     world.send("PATCH", &format!("/v1/schedules/{id}"), Some(json!({"name": "new"}))).await.expect(200);
     let refused = delete_schedule(request, If::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::NotFound);

@@ -17,11 +17,21 @@ use punctual_submission::{Faults, LISTED_MAX};
 
 use crate::answer::json;
 use crate::extract::body::MediaType;
+use crate::extract::query::View;
 use crate::problem::{Code, Problem};
 use crate::routes::tasks::submit::{key_reused, queue_full, too_many_lanes, unanswered};
 use crate::routes::tasks::unknown_dependencies::UnknownDependencies;
 use crate::state::Api;
 use crate::view;
+
+/// What is answered for each stored task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShownTasks {
+    /// Its id.
+    Ids,
+    /// The task, as much of it as the caller may see.
+    In(View),
+}
 
 /// What became of the tasks of a batch.
 pub(super) struct BatchOutcome {
@@ -64,9 +74,14 @@ impl BatchOutcome {
 
     /// An item for each task of the batch. `unknown` has the refusals of tasks with unknown
     /// dependencies.
-    pub fn answer(self, unknown: HashMap<usize, Problem>, ids_only: bool, atomic: bool) -> Result<Response, Problem> {
+    pub fn answer(
+        self,
+        unknown: HashMap<usize, Problem>,
+        shown: ShownTasks,
+        atomic: bool,
+    ) -> Result<Response, Problem> {
         let Self { checked, inserted, ids } = self;
-        answer(checked, inserted, &ids, unknown, ids_only, atomic)
+        answer(checked, inserted, &ids, unknown, shown, atomic)
     }
 }
 
@@ -75,7 +90,7 @@ fn answer(
     inserted: Vec<Inserted>,
     ids: &[TaskId],
     mut unknown: HashMap<usize, Problem>,
-    ids_only: bool,
+    shown: ShownTasks,
     atomic: bool,
 ) -> Result<Response, Problem> {
     let mut of_children = refusals_of_children(&checked, &inserted, ids);
@@ -88,11 +103,11 @@ fn answer(
             Some(problem) => problem,
             None => match inserted.next().ok_or_else(unanswered)? {
                 Inserted::Created(task) => {
-                    items.push(accepted(StatusCode::CREATED, task, ids_only));
+                    items.push(accepted(StatusCode::CREATED, task, shown));
                     continue;
                 }
                 Inserted::Replayed(task) => {
-                    items.push(accepted(StatusCode::OK, task, ids_only));
+                    items.push(accepted(StatusCode::OK, task, shown));
                     continue;
                 }
                 Inserted::Withheld => continue,
@@ -112,6 +127,10 @@ fn answer(
     }
     match whole_refusal(&refusals, total) {
         Some(problem) => Err(problem),
+        None if shown == ShownTasks::In(View::Summary) => {
+            let items: Vec<_> = items.iter().map(view::summary).collect();
+            Ok(json(StatusCode::OK, &serde_json::json!({ "items": items })))
+        }
         None => Ok(json(StatusCode::OK, &wire::BatchAnswer { items })),
     }
 }
@@ -135,8 +154,11 @@ fn whole_refusal(refusals: &[(usize, Problem)], total: usize) -> Option<Problem>
     Some(problem.listing(faults.take(LISTED_MAX).collect()))
 }
 
-fn accepted(status: StatusCode, task: Task, ids_only: bool) -> wire::BatchItem {
-    let (task_id, task) = if ids_only { (Some(task.id), None) } else { (None, Some(Box::new(view::task(task)))) };
+fn accepted(status: StatusCode, task: Task, shown: ShownTasks) -> wire::BatchItem {
+    let (task_id, task) = match shown {
+        ShownTasks::Ids => (Some(task.id), None),
+        ShownTasks::In(_) => (None, Some(Box::new(view::task(task)))),
+    };
     wire::BatchItem { status: status.as_u16(), task, task_id, error: None, retry_after_seconds: None }
 }
 
