@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::io::{AsyncWriteExt, split};
 use tokio::net::TcpStream;
 
+use crate::certificates::Certificate;
 use crate::wire::{HttpReader, find};
 
 /// Longer than the longest wait for leases: a server that has not answered by then hangs.
@@ -22,23 +23,49 @@ const HANGS_AFTER: Duration = Duration::from_secs(90);
 pub struct ApiClient {
     base: String,
     tenant: Option<String>,
+    trust: Trust,
     client: reqwest::Client,
+}
+
+/// Whom a client trusts over TLS, and what it shows itself.
+#[derive(Clone, Debug, Default)]
+struct Trust {
+    /// As PEM.
+    root: Option<String>,
+    identity: Option<Certificate>,
 }
 
 impl ApiClient {
     /// Calls `base`, such as `http://127.0.0.1:7400`, as the default tenant.
     pub fn new(base: &str) -> Self {
+        Self::with(base, Trust::default())
+    }
+
+    /// Calls `base`, such as `https://127.0.0.1:7400`, trusts this root alone, and shows this
+    /// certificate.
+    pub fn over_tls(base: &str, root: &str, identity: Option<&Certificate>) -> Self {
+        Self::with(base, Trust { root: Some(root.to_owned()), identity: identity.cloned() })
+    }
+
+    fn with(base: &str, trust: Trust) -> Self {
         // Another test of the same process may have installed it already.
         rustls::crypto::ring::default_provider().install_default().ok();
-        let client = reqwest::Client::builder()
+        let root = trust
+            .root
+            .as_ref()
+            .map(|root| reqwest::Certificate::from_pem(root.as_bytes()).expect("the test's own root is a certificate"));
+        let mut builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(HANGS_AFTER)
-            // Loopback without TLS: reading the machine's certificates would only take time.
-            .tls_certs_only([])
-            .build()
-            .expect("invariant: a client without settings that can fail is built");
-        Self { base: base.trim_end_matches('/').to_owned(), tenant: None, client }
+            // Reading the machine's certificates would only take time.
+            .tls_certs_only(root);
+        if let Some(Certificate { certificate, key }) = &trust.identity {
+            let identity = reqwest::Identity::from_pem(format!("{certificate}{key}").as_bytes());
+            builder = builder.identity(identity.expect("the test's own certificate is one"));
+        }
+        let client = builder.build().expect("invariant: a client without settings that can fail is built");
+        Self { base: base.trim_end_matches('/').to_owned(), tenant: None, trust, client }
     }
 
     /// The same with the header `Punctual-Tenant`.
@@ -50,7 +77,7 @@ impl ApiClient {
     /// The same with connections of its own.
     #[must_use]
     pub fn apart(&self) -> Self {
-        Self { tenant: self.tenant.clone(), ..Self::new(&self.base) }
+        Self { tenant: self.tenant.clone(), ..Self::with(&self.base, self.trust.clone()) }
     }
 
     /// Begins any call.

@@ -22,6 +22,9 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// The line of a server that is ready, up to its address.
 const READY: &str = "listening on ";
 
+/// The line before it of a server that has a listener for operators.
+const OPERATORS: &str = "operators: listening on ";
+
 /// How to start `punctual serve`. It may be started many times, one after the other, on the same
 /// directory.
 #[derive(Clone, Debug)]
@@ -83,7 +86,7 @@ impl Serve {
         let mut process = Process::spawn(self.command());
         let line = process.line(READY, STARTS_WITHIN).await;
         let url = line.trim_start_matches(READY).trim().to_owned();
-        assert!(url.starts_with("http://"), "the ready line names no http address: {line:?}");
+        assert!(url.starts_with("http://") || url.starts_with("https://"), "the ready line names no address: {line:?}");
         TestServer { process, url }
     }
 
@@ -139,19 +142,31 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// `http://ADDRESS`, without a slash at the end.
+    /// `http://ADDRESS`, or with `https` over TLS; without a slash at the end.
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// `ADDRESS`, as a socket connects to it.
     pub fn address(&self) -> &str {
-        self.url.trim_start_matches("http://")
+        self.url.trim_start_matches("http://").trim_start_matches("https://")
+    }
+
+    /// The address that it has for operators, in the same form as [`TestServer::url`].
+    pub fn operators_url(&self) -> String {
+        let stdout = self.process.stdout();
+        let line = stdout.lines().find_map(|line| line.strip_prefix(OPERATORS));
+        line.unwrap_or_else(|| panic!("it has no listener for operators: {stdout}")).to_owned()
     }
 
     /// The process behind it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Everything it has logged.

@@ -37,4 +37,24 @@ impl Postgres {
         .await;
         "secure"
     }
+
+    /// Makes a superuser that may connect only with a certificate that `root` has signed for its
+    /// name. Returns its name. The server must speak TLS.
+    pub async fn user_of_certificate(&self, root: &str) -> &'static str {
+        let lines = format!("SELECT line FROM unnest(string_to_array($pem${root}$pem$, E'\\n')) AS line");
+        self.execute(&format!("COPY ({lines}) TO PROGRAM 'cat > root.crt'")).await;
+        self.execute("ALTER SYSTEM SET ssl_ca_file = 'root.crt'").await;
+        let rules = "('hostssl all certified all trust clientcert=verify-full'), ('host all certified all reject')";
+        let put_first = "cat - pg_hba.conf > pg_hba.new && mv pg_hba.new pg_hba.conf";
+        self.execute("CREATE ROLE certified SUPERUSER LOGIN").await;
+        self.execute(&format!("COPY (VALUES {rules}) TO PROGRAM '{put_first}'")).await;
+        self.execute("SELECT pg_reload_conf()").await;
+        let plain = format!("postgres://certified@127.0.0.1:{}/postgres?sslmode=disable", self.port());
+        eventually("a plain connection is refused", WITHIN, async || {
+            let refused = super::try_connect(&plain).await.err();
+            refused.filter(|why| why.contains("pg_hba")).map(drop).ok_or_else(|| self.log())
+        })
+        .await;
+        "certified"
+    }
 }
