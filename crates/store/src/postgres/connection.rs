@@ -8,6 +8,7 @@
 
 mod address;
 mod check;
+mod client_identity;
 mod exclusive;
 mod lineage;
 mod pooler;

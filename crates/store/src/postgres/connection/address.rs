@@ -13,6 +13,7 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::ConnectError;
+use super::client_identity::ClientIdentityFiles;
 use super::lineage::Lineage;
 use super::session::CONNECT_TIMEOUT;
 use super::tls::{self, TlsMode};
@@ -20,9 +21,11 @@ use crate::connection_counts::ConnectionCounts;
 use crate::postgres::fault::{Fault, describe};
 
 /// The parameters that a URL may have.
-const PARAMETERS: [&str; 20] = [
+const PARAMETERS: [&str; 22] = [
     "sslmode",
     "sslrootcert",
+    "sslcert",
+    "sslkey",
     "user",
     "password",
     "dbname",
@@ -67,7 +70,7 @@ pub(crate) struct Address {
 impl Address {
     /// Parses a URL.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
-        let UrlParts { bare, mode, roots } = UrlParts::of(url).map_err(ConnectError::Url)?;
+        let UrlParts { bare, mode, roots, identity } = UrlParts::of(url).map_err(ConnectError::Url)?;
         let mut config: Config =
             bare.parse().map_err(|error: tokio_postgres::Error| ConnectError::Url(describe(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -81,7 +84,7 @@ impl Address {
         // PostgreSQL does not encrypt a Unix socket, which stays on this machine.
         let mode_of_driver = if is_local { TlsMode::Disable } else { mode }.of_driver();
         config.ssl_mode(mode_of_driver);
-        let connector = tls::connector(mode, roots.as_deref()).map_err(ConnectError::Url)?;
+        let connector = tls::connector(mode, roots.as_deref(), identity.as_ref()).map_err(ConnectError::Url)?;
         // Without roots there is nothing to check a certificate against, whatever the mode.
         let is_verified = roots.is_some();
         Ok(Self { config, connector, is_verified, lineage: Arc::default(), connections: Arc::default() })
@@ -131,6 +134,7 @@ struct UrlParts {
     bare: String,
     mode: TlsMode,
     roots: Option<String>,
+    identity: Option<ClientIdentityFiles>,
 }
 
 impl UrlParts {
@@ -144,9 +148,10 @@ impl UrlParts {
             return Err(UNESCAPED.to_owned());
         }
         let Some(mark) = mark else {
-            return Ok(Self { bare: url.to_owned(), mode: TlsMode::default(), roots: None });
+            return Ok(Self { bare: url.to_owned(), mode: TlsMode::default(), roots: None, identity: None });
         };
         let (mut mode, mut roots, mut others) = (TlsMode::default(), None, Vec::new());
+        let (mut cert, mut key) = (None, None);
         for pair in url[mark + 1..].split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = percent_decode_str(name).decode_utf8_lossy();
@@ -154,6 +159,8 @@ impl UrlParts {
             match name.as_ref() {
                 "sslmode" => mode = TlsMode::parse(&value)?,
                 "sslrootcert" => roots = Some(value.into_owned()),
+                "sslcert" => cert = Some(value.into_owned()),
+                "sslkey" => key = Some(value.into_owned()),
                 known if PARAMETERS.contains(&known) => others.push(pair),
                 _ if behind.contains('@') => return Err(UNESCAPED.to_owned()),
                 unknown => {
@@ -166,7 +173,7 @@ impl UrlParts {
             [] => url[..mark].to_owned(),
             some => format!("{}?{}", &url[..mark], some.join("&")),
         };
-        Ok(Self { bare, mode, roots })
+        Ok(Self { bare, mode, roots, identity: ClientIdentityFiles::of(cert, key)? })
     }
 }
 
@@ -175,7 +182,8 @@ mod tests {
     use super::*;
 
     fn parts(url: &str) -> (String, TlsMode, Option<String>) {
-        let UrlParts { bare, mode, roots } = UrlParts::of(url).unwrap();
+        let UrlParts { bare, mode, roots, identity } = UrlParts::of(url).unwrap();
+        assert_eq!(identity, None);
         (bare, mode, roots)
     }
 
@@ -189,6 +197,15 @@ mod tests {
         assert_eq!(parts(url), (bare("postgres://u:p@h:1/d?connect_timeout=3"), TlsMode::VerifyFull, roots));
         let url = "postgres://u:what?sslmode=x@h/d?sslmode=disable";
         assert_eq!(parts(url), (bare("postgres://u:what?sslmode=x@h/d"), TlsMode::Disable, None));
+    }
+
+    #[test]
+    fn the_client_certificate_is_taken_out_of_the_url() {
+        let url = "postgres://u@h/d?sslmode=require&sslcert=%2Fmy.crt&port=1&sslkey=/my.key";
+        let UrlParts { bare, identity, .. } = UrlParts::of(url).unwrap();
+        let files = ClientIdentityFiles { cert: "/my.crt".to_owned(), key: "/my.key".to_owned() };
+        assert_eq!((bare.as_str(), identity), ("postgres://u@h/d?port=1", Some(files)));
+        assert!(UrlParts::of("postgres://u@h/d?sslkey=/my.key").is_err());
     }
 
     #[test]

@@ -42,6 +42,14 @@ pub enum ConnectError {
         /// The fault, and what to do.
         reason: String,
     },
+    /// It does not accept the certificate of this node.
+    #[error("PostgreSQL at {server} does not accept the certificate of this node: {reason}")]
+    ClientCertificate {
+        /// Its address.
+        server: String,
+        /// The fault, and what to do.
+        reason: String,
+    },
     /// The server does not let this user in.
     #[error("PostgreSQL at {server} refuses the user or its password: {reason}")]
     Authentication {
@@ -127,6 +135,7 @@ impl ConnectError {
         match tls::refusal(&error) {
             Some(Refusal::Plain) => return ConnectError::NoTls { server },
             Some(Refusal::Certificate(reason)) => return ConnectError::Certificate { server, reason },
+            Some(Refusal::ClientCertificate(reason)) => return ConnectError::ClientCertificate { server, reason },
             None => {}
         }
         let reason = describe(&error);

@@ -14,9 +14,13 @@ use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::client_identity::ClientIdentityFiles;
 
 /// Stands in `sslrootcert` for the roots that this machine trusts.
 const SYSTEM: &str = "system";
@@ -58,8 +62,16 @@ impl TlsMode {
     }
 }
 
-/// The connector for a mode. `roots` is the value of `sslrootcert`.
-pub(crate) fn connector(mode: TlsMode, roots: Option<&str>) -> Result<MakeRustlsConnect, String> {
+/// The connector for a mode. `roots` is the value of `sslrootcert`, `identity` what is shown to a
+/// server that asks for a certificate.
+pub(crate) fn connector(
+    mode: TlsMode,
+    roots: Option<&str>,
+    identity: Option<&ClientIdentityFiles>,
+) -> Result<MakeRustlsConnect, String> {
+    if identity.is_some() && matches!(mode, TlsMode::Disable | TlsMode::Prefer) {
+        return Err("sslcert works only with sslmode=verify-full, verify-ca or require".to_owned());
+    }
     let check = match (mode, roots) {
         (TlsMode::Disable | TlsMode::Prefer, Some(_)) => {
             return Err("sslrootcert works only with sslmode=verify-full, verify-ca or require".to_owned());
@@ -79,18 +91,28 @@ pub(crate) fn connector(mode: TlsMode, roots: Option<&str>) -> Result<MakeRustls
     };
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(Verifier { check, algorithms: provider.signature_verification_algorithms });
-    Ok(MakeRustlsConnect::new(config(provider, verifier)))
+    Ok(MakeRustlsConnect::new(config(provider, verifier, identity)?))
 }
 
-fn config(provider: Arc<CryptoProvider>, verifier: Arc<Verifier>) -> ClientConfig {
-    let mut config = ClientConfig::builder_with_provider(provider)
+fn config(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<Verifier>,
+    identity: Option<&ClientIdentityFiles>,
+) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("invariant: the provider supports the safe versions")
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match identity {
+        Some(files) => {
+            let (chain, key) = files.read()?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| files.fault(&error))?
+        }
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    config
+    Ok(config)
 }
 
 /// The roots of a file, or those of this machine.
@@ -182,6 +204,8 @@ pub(crate) enum Refusal {
     Plain,
     /// Its certificate is not accepted, and what to do about it.
     Certificate(String),
+    /// It does not accept this node's certificate, and what it says.
+    ClientCertificate(String),
 }
 
 /// Why TLS was refused, if that is why the connection failed.
@@ -193,6 +217,24 @@ pub(crate) fn refusal(error: &tokio_postgres::Error) -> Option<Refusal> {
     let inner = source.downcast_ref::<std::io::Error>()?.get_ref()?;
     match inner.downcast_ref::<Error>()? {
         Error::InvalidCertificate(fault) => Some(Refusal::Certificate(advice(fault))),
+        Error::AlertReceived(alert) => rejected(*alert).map(|why| Refusal::ClientCertificate(why.to_owned())),
+        _ => None,
+    }
+}
+
+/// What a server says with an alert about the certificate of its client.
+fn rejected(alert: AlertDescription) -> Option<&'static str> {
+    match alert {
+        AlertDescription::CertificateExpired => Some("it has expired; renew it"),
+        AlertDescription::UnknownCA => Some("no root in ssl_ca_file there has signed it"),
+        AlertDescription::CertificateRequired => {
+            Some("it asks for one; name its file in sslcert and its key in sslkey")
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::AccessDenied => Some("it is revoked, or not one for a client; the server's log has more"),
         _ => None,
     }
 }
@@ -220,7 +262,7 @@ mod tests {
     use super::*;
 
     fn refused(mode: &str, roots: Option<&str>) -> String {
-        TlsMode::parse(mode).and_then(|mode| connector(mode, roots)).err().expect("it is refused")
+        TlsMode::parse(mode).and_then(|mode| connector(mode, roots, None)).err().expect("it is refused")
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::NodeId;
-use punctual_testkit::certificates::Authority;
+use punctual_testkit::certificates::{Authority, Certificate, CertificateSpec};
 use punctual_testkit::fixtures::{START, task};
 use punctual_testkit::postgres::{Postgres, execute};
 use tempfile::TempDir;
@@ -122,4 +122,38 @@ async fn every_connection_is_secure() {
     let counted = execute(&plain, open).await.remove(0);
     assert_eq!(counted[0], counted[1]);
     assert!(counted[0].as_deref().is_some_and(|count| count.parse::<usize>().unwrap() > 8), "{counted:?}");
+}
+
+/// The server asks for a certificate that has the user's name.
+#[tokio::test]
+async fn a_server_can_ask_for_a_certificate() {
+    let (server, authority) = (Postgres::start().await, Authority::new("a root"));
+    server.speak_tls(&authority.issue(&["127.0.0.1"])).await;
+    let user = server.user_of_certificate(&authority.root()).await;
+    let files = tempfile::tempdir().unwrap();
+    authority.write_root(&files.path().join("root.crt"));
+    let base = server.url("postgres").replace("postgres@", &format!("{user}@"));
+    let base = format!("{base}?sslmode=verify-full&sslrootcert={}", files.path().join("root.crt").display());
+    let spec = |common_name| CertificateSpec { common_name, ..CertificateSpec::default() };
+    let shows = async |name: &str, certificate: Certificate| {
+        let (cert, key) = certificate.write(files.path(), name);
+        let url = format!("{base}&sslcert={}&sslkey={}", cert.display(), key.display());
+        Migrator::connect(&url).await.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(shows("good", authority.issue_as(spec(user))).await, Ok(()));
+    let of_another = shows("another", authority.issue_as(spec("postgres"))).await.unwrap_err();
+    assert!(of_another.contains("refuses the user or its password"), "{of_another}");
+    let none = Migrator::connect(&base).await.map(drop).unwrap_err().to_string();
+    assert!(none.contains("connection requires a valid client certificate"), "{none}");
+    let expired = shows("expired", authority.issue_as(CertificateSpec { is_expired: true, ..spec(user) })).await;
+    let stranger = shows("stranger", Authority::new("another root").issue_as(spec(user))).await;
+    for (refused, why) in
+        [(expired, "it has expired; renew it"), (stranger, "no root in ssl_ca_file there has signed it")]
+    {
+        let refused = refused.unwrap_err();
+        assert!(
+            refused.contains("does not accept the certificate of this node") && refused.ends_with(why),
+            "{refused}"
+        );
+    }
 }
