@@ -17,8 +17,8 @@ pub struct AllowedNetworks {
     allow: Vec<Network>,
     /// Networks that may not be called, even if they are public or allowed.
     deny: Vec<Network>,
-    /// The port at which this node listens.
-    own_port: Option<u16>,
+    /// The ports at which this node listens.
+    own_ports: Vec<u16>,
     /// The addresses of this machine, apart from loopback.
     machine: Vec<Network>,
 }
@@ -26,7 +26,7 @@ pub struct AllowedNetworks {
 impl AllowedNetworks {
     /// Only the public internet.
     pub const fn none() -> Self {
-        Self { allow: Vec::new(), deny: Vec::new(), own_port: None, machine: Vec::new() }
+        Self { allow: Vec::new(), deny: Vec::new(), own_ports: Vec::new(), machine: Vec::new() }
     }
 
     /// The public internet and this machine.
@@ -55,12 +55,14 @@ impl AllowedNetworks {
     }
 
     /// The same without the API of the node that listens at `listen`: at its port, nothing on this
-    /// machine may be called, which has these other addresses.
+    /// machine may be called, which has these other addresses. Called once for each listener.
     #[must_use]
     pub fn without_own(self, listen: SocketAddr, others: impl IntoIterator<Item = IpAddr>) -> Self {
         let addresses = others.into_iter().chain([listen.ip()]);
-        let machine = addresses.map(|address| Network::single(address.to_canonical())).collect();
-        Self { own_port: Some(listen.port()), machine, ..self }
+        let machine = addresses.map(|address| Network::single(address.to_canonical()));
+        let machine = self.machine.into_iter().chain(machine).collect();
+        let own_ports = self.own_ports.into_iter().chain([listen.port()]).collect();
+        Self { own_ports, machine, ..self }
     }
 
     /// The same without this machine, even if it is allowed. An unspecified address reaches it,
@@ -71,9 +73,9 @@ impl AllowedNetworks {
         self.denying(LOOPBACK.into_iter().chain(UNSPECIFIED).chain(machine))
     }
 
-    /// Whether the node's own API listens at this port.
+    /// Whether the node itself listens at this port.
     pub fn is_own_port(&self, port: u16) -> bool {
-        self.own_port == Some(port)
+        self.own_ports.contains(&port)
     }
 
     /// Whether `address` may not be called at any port but the node's own.
@@ -386,6 +388,8 @@ mod tests {
         }
         assert!(!networks.forbids_at(ip("10.0.0.8"), 7400), "another machine");
         assert!(!everything.forbids_at(ip("127.0.0.1"), 7400), "no API is known");
+        let both = networks.without_own("10.0.0.7:7401".parse().unwrap(), []);
+        assert!([7400, 7401].iter().all(|port| both.forbids_at(ip("127.0.0.1"), *port)), "a node with two listeners");
     }
 
     #[test]
