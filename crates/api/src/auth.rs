@@ -229,5 +229,5 @@ fn unclassified() -> Problem {
 /// The address of the peer. Tests without a connection have none.
 fn peer_address(request: &Request) -> IpAddr {
     let peer = request.extensions().get::<Peer>();
-    peer.and_then(Peer::address).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    peer.map(Peer::address).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
 }

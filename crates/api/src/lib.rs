@@ -33,6 +33,7 @@ pub mod readiness;
 pub mod request_id;
 pub mod routes;
 pub mod schedules;
+mod security_headers;
 pub mod server;
 mod shared_reads;
 pub mod site;
@@ -49,10 +50,25 @@ use std::sync::Arc;
 pub use operations::Operations;
 use parameterless::Parameterless;
 pub use state::{Api, ApiConfig, ApiParts};
+use utoipa_axum::router::OpenApiRouter;
 
 /// All routes, over `api`.
 pub fn router(api: &Api) -> axum::Router {
-    let (routes, document) = openapi::assemble(routes::router(), api.operations.auth.is_some()).split_for_parts();
+    finished(api, routes::router())
+}
+
+/// All routes but those that are for operators only, over `api`.
+pub fn client_router(api: &Api) -> axum::Router {
+    finished(api, routes::of_clients())
+}
+
+/// The routes for operators, over `api`; also liveness and readiness.
+pub fn operator_router(api: &Api) -> axum::Router {
+    finished(api, routes::of_operators())
+}
+
+fn finished(api: &Api, routes: OpenApiRouter<Api>) -> axum::Router {
+    let (routes, document) = openapi::assemble(routes, api.operations.auth.is_some()).split_for_parts();
     let parameterless = Parameterless::of(&document);
     let routes = routes.merge(openapi::router(&document)).merge(overview::router(&document, true));
     let routes = routes.with_state(api.clone());
@@ -62,7 +78,16 @@ pub fn router(api: &Api) -> axum::Router {
 /// The routes that every node serves: liveness, readiness and metrics, and a list of these. They
 /// need no admission control: probes pass it on every node, and other requests are refused at once.
 pub fn operations_router(operations: Arc<Operations>) -> axum::Router {
-    let (routes, document) = routes::health::router().merge(routes::metrics::router()).split_for_parts();
+    without_api(operations, routes::health::router().merge(routes::metrics::router()))
+}
+
+/// Those of them that are for everyone: liveness and readiness.
+pub fn health_router(operations: Arc<Operations>) -> axum::Router {
+    without_api(operations, routes::health::router())
+}
+
+fn without_api(operations: Arc<Operations>, routes: OpenApiRouter<Arc<Operations>>) -> axum::Router {
+    let (routes, document) = routes.split_for_parts();
     let routes = routes.merge(overview::router(&document, false));
     middleware::apply(routes.with_state(Arc::clone(&operations)), operations, None, Parameterless::default())
 }

@@ -5,6 +5,7 @@
 //! Invariant: labels take values from fixed sets only (routes, methods, outcomes, states). Nothing
 //! that a caller sends becomes a series.
 
+mod connections;
 mod counts;
 mod measured_store;
 mod text;
@@ -25,6 +26,7 @@ use punctual_core::cron::database_release;
 use punctual_core::schedules::OccurrenceOutcome;
 use punctual_core::time::Timestamp;
 
+pub use connections::ConnectionMetrics;
 pub use counts::TaskCounts;
 pub use measured_store::{MeasuredStore, StoreMetrics};
 
@@ -74,6 +76,8 @@ pub struct Metrics {
     tasks: Family<StateLabel, Gauge>,
     /// Of the store.
     pub store: StoreMetrics,
+    /// Of the connections to this node.
+    pub connections: ConnectionMetrics,
     /// A family, so that an unknown value can be absent.
     quarantined: Family<[(&'static str, &'static str); 0], Gauge>,
 }
@@ -168,6 +172,7 @@ impl Metrics {
                 connections_in_use: register
                     .metric("punctual_store_connections_in_use", "Connections to the store that are at work"),
             },
+            connections: ConnectionMetrics::register(&mut register),
             longest_wait: register.seconds(
                 "punctual_longest_wait",
                 "How long the first due task that could be claimed has waited, by band of priorities",

@@ -19,7 +19,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap};
 use axum::http::{HeaderValue, Method, StatusCode, Version};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -35,7 +35,8 @@ use crate::operations::Operations;
 use crate::parameterless::Parameterless;
 use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
-use crate::server::UnreadOnConnection;
+use crate::security_headers;
+use crate::server::{OverTls, UnreadOnConnection};
 
 /// The body of a refused request is read up to this size and for this long: a new connection costs
 /// more.
@@ -65,6 +66,8 @@ async fn handle(State(state): State<MiddlewareState>, request: Request, next: Ne
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let version = request.version();
+    let is_over_tls = request.extensions().get::<OverTls>().is_some();
+    let is_of_api = is_of_api(request.uri().path());
     let span = tracing::error_span!("request", %id);
     let (parts, body) = request.into_parts();
     let (arrival, body) = BodyArrival::watch(body, began);
@@ -72,7 +75,7 @@ async fn handle(State(state): State<MiddlewareState>, request: Request, next: Ne
     let answered = run(&state, request, next, &id, &arrival).instrument(span.clone()).await;
     let mut response = documented(answered.unwrap_or_else(IntoResponse::into_response));
     response.headers_mut().insert(REQUEST_ID, id.header());
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    security_headers::add(response.headers_mut(), is_over_tls, is_of_api);
     let (elapsed, status) = (began.elapsed(), response.status());
     // A body that was not read to its end ends the connection. Announce that before the caller
     // sends its next request.
@@ -182,8 +185,19 @@ async fn discard(request: Request) -> Body {
     body
 }
 
+/// Longer than any path with its query needs to be.
+const URI_BYTES_MAX: usize = 8 * 1024;
+
+fn is_of_api(path: &str) -> bool {
+    path == "/v1" || path.starts_with("/v1/")
+}
+
 fn refuse_what_no_route_takes(request: &Request) -> Result<(), Problem> {
-    if request.uri().path().starts_with("/v1/") && !accepts_json(request.headers()) {
+    let uri = request.uri();
+    if uri.path().len() + uri.query().map_or(0, str::len) > URI_BYTES_MAX {
+        return Err(Problem::new(Code::UriTooLong, "the path and query are longer than 8192 bytes"));
+    }
+    if uri.path().starts_with("/v1/") && !accepts_json(request.headers()) {
         return Err(Problem::new(Code::NotAcceptable, "answers are application/json or application/problem+json"));
     }
     Ok(())

@@ -20,6 +20,20 @@ use crate::state::Api;
 
 /// Every documented route.
 pub fn router() -> OpenApiRouter<Api> {
+    of_tasks().merge(of_operators())
+}
+
+/// Every documented route that is not for operators only.
+pub fn of_clients() -> OpenApiRouter<Api> {
+    of_tasks().merge(health::router())
+}
+
+/// The routes for operators; also liveness and readiness.
+pub fn of_operators() -> OpenApiRouter<Api> {
+    admin::router().merge(health::router()).merge(metrics::router())
+}
+
+fn of_tasks() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .merge(tasks::router())
         .merge(bulk::router())
@@ -31,9 +45,6 @@ pub fn router() -> OpenApiRouter<Api> {
         .merge(forecast::router())
         .merge(upcoming::router())
         .merge(whoami::router())
-        .merge(admin::router())
-        .merge(health::router())
-        .merge(metrics::router())
 }
 
 #[cfg(test)]

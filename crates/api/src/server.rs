@@ -7,14 +7,19 @@
 //! bounded time, whatever it does.
 
 mod activity;
+mod addresses;
 mod connection;
+mod frame_budget;
 mod framing;
 pub mod open_files;
 mod peer;
 mod reading;
 mod refusal;
+pub mod tls;
+mod transport;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,9 +32,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::activity::ConnectionActivity;
+use self::addresses::AddressCaps;
 use self::connection::ConnectionServer;
 pub use self::peer::Peer;
 pub use self::reading::AnswerMemory;
+pub use self::tls::ClientCertificate;
+use self::tls::TlsIdentity;
+use crate::metrics::ConnectionMetrics;
 
 /// What hyper takes of an answer ahead of the peer's window, for each request of an HTTP/2
 /// connection.
@@ -60,11 +69,34 @@ impl UnreadOnConnection {
     }
 }
 
+/// Stands among the extensions of a request that came over TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct OverTls;
+
+/// What a server needs beside its listener and its routes.
+#[derive(Clone, Default)]
+pub struct ServerSetup {
+    /// Its bounds.
+    pub limits: ServerLimits,
+    /// Its TLS identity; none if it speaks without TLS.
+    pub tls: Option<Arc<TlsIdentity>>,
+    /// What it counts.
+    pub metrics: ConnectionMetrics,
+}
+
+impl From<ServerLimits> for ServerSetup {
+    fn from(limits: ServerLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+}
+
 /// The bounds of the server.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
     /// Connections at once; beyond it accepting pauses, and the operating system's queue fills.
     pub connections: usize,
+    /// Connections at once of one peer address; beyond it they are closed at once.
+    pub connections_per_address: usize,
     /// The time from the first byte of a request's head to its last, and from a connection to its
     /// first request.
     pub header_read: Duration,
@@ -88,6 +120,7 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 10_000,
+            connections_per_address: 1_000,
             header_read: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             unread: Duration::from_secs(10),
@@ -123,34 +156,37 @@ impl ServerLimits {
 pub async fn serve(
     listener: TcpListener,
     app: axum::Router,
-    limits: ServerLimits,
+    setup: impl Into<ServerSetup>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    let setup = setup.into();
+    let ServerSetup { limits, metrics, .. } = setup.clone();
     let slots = Arc::new(Semaphore::new(limits.connections));
+    let addresses = AddressCaps::new(limits.connections_per_address);
     let (connections, abort) = (TaskTracker::new(), CancellationToken::new());
-    let server = Arc::new(ConnectionServer {
-        builder: builder(&limits),
-        app,
-        limits: limits.clone(),
-        shutdown: shutdown.clone(),
-    });
+    let server = Arc::new(ConnectionServer { builder: builder(&limits), app, setup, shutdown: shutdown.clone() });
     let mut acceptor = Acceptor { listener, failures: 0 };
     loop {
         let slot = tokio::select! {
             () = shutdown.cancelled() => break,
             slot = Arc::clone(&slots).acquire_owned() => slot.expect("invariant: the semaphore is never closed"),
         };
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = shutdown.cancelled() => break,
-            stream = acceptor.accept() => stream,
+            accepted = acceptor.accept() => accepted,
+        };
+        let Some(place) = addresses.admit(peer.ip()) else {
+            metrics.refused("address");
+            tracing::debug!(address = %peer.ip(), "an address has too many connections; closing this one");
+            continue;
         };
         let (server, abort) = (Arc::clone(&server), abort.clone());
         connections.spawn(async move {
             tokio::select! {
                 () = abort.cancelled() => {}
-                () = server.serve(stream) => {}
+                () = server.serve(stream, peer.ip()) => {}
             }
-            drop(slot);
+            drop((place, slot));
         });
     }
     // Stop listening before the wait, so that new peers are refused at once and try another node.
@@ -202,14 +238,14 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn accept(&mut self) -> TcpStream {
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => {
+                Ok(accepted) => {
                     if std::mem::take(&mut self.failures) > 0 {
                         tracing::info!("accepting connections again");
                     }
-                    return stream;
+                    return accepted;
                 }
                 Err(error) if concerns_one_peer(&error) => {}
                 Err(error) => {

@@ -32,7 +32,33 @@ async fn behind(world: &World, routes: Router, request: HttpRequest<Body>) -> An
 async fn an_answer_has_the_id_its_caller_gave() {
     let answer = World::new().send_with("GET", "/nowhere", ("request-id", "mine-7")).await;
     assert_eq!(answer.headers[REQUEST_ID], "mine-7");
-    assert_eq!(answer.headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
+}
+
+#[tokio::test]
+async fn every_answer_says_what_may_be_done_with_it() {
+    let world = World::new();
+    for path in ["/nowhere", "/v1/tasks", "/v1/nowhere", "/", "/openapi.json", "/metrics"] {
+        let headers = world.send("GET", path, None).await.headers;
+        assert_eq!(headers["x-content-type-options"], "nosniff");
+        assert_eq!(headers["referrer-policy"], "no-referrer");
+        assert!(!headers.contains_key("strict-transport-security"), "{path}");
+        assert_eq!(headers.get("cache-control").is_some(), path.starts_with("/v1/"), "{path}");
+    }
+    let mut secure = request("GET", "/nowhere");
+    secure.extensions_mut().insert(OverTls);
+    let answer = behind(&world, Router::new(), secure).await;
+    assert_eq!(answer.headers["strict-transport-security"], "max-age=31536000");
+}
+
+#[tokio::test]
+async fn a_long_uri_is_refused() {
+    let world = World::new();
+    for (length, code) in [(URI_BYTES_MAX - 1, "not_found"), (URI_BYTES_MAX, "uri_too_long")] {
+        let answer = world.send("GET", &format!("/{}", "y".repeat(length)), None).await;
+        assert_eq!(answer.problem(), code);
+    }
+    let long = format!("/v1/tasks?type={}", "y".repeat(URI_BYTES_MAX));
+    assert_eq!(world.send("GET", &long, None).await.problem(), "uri_too_long");
 }
 
 #[tokio::test]

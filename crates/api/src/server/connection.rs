@@ -5,6 +5,7 @@
 //! accept loop of [`super::serve`].
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -23,11 +24,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::ServerLimits;
 use super::activity::{ActivityCheck, ConnectionActivity};
+use super::frame_budget::FrameBudget;
 use super::framing::Framing;
 use super::peer::Peer;
-use super::{UnreadOnConnection, reading, refusal};
+use super::tls::ClientCertificate;
+use super::transport::Transport;
+use super::{OverTls, ServerSetup, UnreadOnConnection, reading, refusal};
 
 /// For how long, and for how many bytes, we read on after the last answer. Closing a socket with
 /// unread bytes resets it, and the reset can overtake the answer.
@@ -42,41 +45,66 @@ const REFUSAL: &[u8] = b"\0\r\n\r\n";
 pub(super) struct ConnectionServer {
     pub(super) builder: auto::Builder<TokioExecutor>,
     pub(super) app: axum::Router,
-    pub(super) limits: ServerLimits,
+    pub(super) setup: ServerSetup,
     pub(super) shutdown: CancellationToken,
+}
+
+/// What is known of a connection's peer.
+struct Acquaintance {
+    peer: Peer,
+    is_over_tls: bool,
+    certificate: Option<ClientCertificate>,
 }
 
 impl ConnectionServer {
     /// Serves one connection to its end.
-    pub(super) async fn serve(&self, stream: TcpStream) {
+    pub(super) async fn serve(&self, stream: TcpStream, address: IpAddr) {
         if let Err(error) = configure(&stream) {
             tracing::debug!(%error, "cannot configure a new connection; dropping it");
             return;
         }
+        let secured = tokio::select! {
+            // No request is under way yet.
+            () = self.shutdown.cancelled() => None,
+            secured = self.secure(stream) => secured,
+        };
+        let Some((transport, certificate)) = secured else { return };
+        let is_over_tls = transport.is_tls();
+        let peer = Peer::of(transport.tcp(), address, is_over_tls);
         let activity = Arc::new(ConnectionActivity::new(Instant::now()));
         let (hand_over, returned) = oneshot::channel();
-        let peer = Peer::of(&stream);
+        let known = Acquaintance { peer: peer.clone(), is_over_tls, certificate };
         let socket = Socket {
-            stream: Some(stream),
+            transport: Some(transport),
             hand_over: Some(hand_over),
             framing: Framing::default(),
+            frames: FrameBudget::new(Instant::now()),
             refusal: None,
             own: Vec::new(),
             activity: Arc::clone(&activity),
-            peer: peer.clone(),
+            peer,
         };
-        let ended = self.drive(socket, &activity, &peer).await;
+        let ended = self.drive(socket, &activity, &known).await;
         match returned.await {
-            Ok(stream) if ended == ConnectionEnd::Cut => reset(&stream),
-            Ok(stream) if !self.shutdown.is_cancelled() => linger(stream).await,
+            Ok(transport) if ended == ConnectionEnd::Cut => reset(transport.tcp()),
+            Ok(transport) if !self.shutdown.is_cancelled() => linger(transport).await,
             _ => {}
         }
     }
 
-    async fn drive(&self, socket: Socket, activity: &Arc<ConnectionActivity>, peer: &Peer) -> ConnectionEnd {
+    /// Makes the handshake, if this listener speaks TLS.
+    async fn secure(&self, stream: TcpStream) -> Option<(Transport, Option<ClientCertificate>)> {
+        let ServerSetup { limits, tls, metrics } = &self.setup;
+        let Some(tls) = tls else { return Some((Transport::Plain(stream), None)) };
+        let (stream, certificate) = tls.handshake(stream, limits.header_read, metrics).await?;
+        Some((Transport::Tls(stream), certificate))
+    }
+
+    async fn drive(&self, socket: Socket, activity: &Arc<ConnectionActivity>, known: &Acquaintance) -> ConnectionEnd {
+        let limits = &self.setup.limits;
         let service = service_fn(|mut request: Request<Incoming>| {
             let (mut app, activity) = (self.app.clone(), Arc::clone(activity));
-            request.extensions_mut().insert(peer.clone());
+            known.introduce(&mut request);
             async move {
                 let _under_way = activity.begin_request(request.version() == hyper::Version::HTTP_2);
                 request.extensions_mut().insert(UnreadOnConnection(Arc::clone(&activity)));
@@ -85,7 +113,7 @@ impl ConnectionServer {
             }
         });
         let mut connection = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
-        let mut timer = pin!(tokio::time::sleep(self.limits.header_read));
+        let mut timer = pin!(tokio::time::sleep(limits.header_read));
         let mut closing = false;
         loop {
             tokio::select! {
@@ -101,12 +129,12 @@ impl ConnectionServer {
                     closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = timer.as_mut() => match activity.check(&self.limits, Instant::now()) {
+                () = timer.as_mut() => match activity.check(limits, Instant::now()) {
                     ActivityCheck::Active(next) => timer.as_mut().reset(next),
                     ActivityCheck::Idle if !closing => {
                         closing = true;
                         connection.as_mut().graceful_shutdown();
-                        timer.as_mut().reset(Instant::now() + self.limits.header_read);
+                        timer.as_mut().reset(Instant::now() + limits.header_read);
                     }
                     ActivityCheck::Idle | ActivityCheck::Slow => return ConnectionEnd::Closed,
                     ActivityCheck::Unread => {
@@ -145,30 +173,55 @@ fn reset(stream: &TcpStream) {
     }
 }
 
-/// Ends our side of the stream, and reads what the peer still sends.
-async fn linger(mut stream: TcpStream) {
-    let drain = async {
-        stream.shutdown().await?;
-        let mut scratch = vec![0; 16 * 1024];
-        let mut left = LINGER_BYTES;
-        while left > 0 {
-            match stream.read(&mut scratch).await? {
-                0 => break,
-                read => left = left.saturating_sub(read),
-            }
+impl Acquaintance {
+    /// Adds what is known to the extensions of a request.
+    fn introduce<B>(&self, request: &mut Request<B>) {
+        let extensions = request.extensions_mut();
+        extensions.insert(self.peer.clone());
+        if self.is_over_tls {
+            extensions.insert(OverTls);
         }
-        io::Result::Ok(())
+        if let Some(certificate) = &self.certificate {
+            extensions.insert(certificate.clone());
+        }
+    }
+}
+
+/// Ends our side of the connection, and reads what the peer still sends.
+async fn linger(mut transport: Transport) {
+    let end = async {
+        transport.shutdown().await?;
+        drain(transport.into_tcp()).await
     };
     // The connection is over, whether this succeeds or not.
-    drop(tokio::time::timeout(LINGER, drain).await);
+    drop(tokio::time::timeout(LINGER, end).await);
+}
+
+/// The same on a stream that has no connection on it.
+pub(super) async fn linger_on(stream: TcpStream) {
+    linger(Transport::Plain(stream)).await;
+}
+
+async fn drain(mut stream: TcpStream) -> io::Result<()> {
+    let mut scratch = vec![0; 16 * 1024];
+    let mut left = LINGER_BYTES;
+    while left > 0 {
+        match stream.read(&mut scratch).await? {
+            0 => break,
+            read => left = left.saturating_sub(read),
+        }
+    }
+    Ok(())
 }
 
 /// A socket that reports its bytes to [`ConnectionActivity`], keeps ambiguous framing from the
-/// parser, and hands its stream over when hyper drops it.
+/// parser, ends a connection with too many frames, and hands its transport over when hyper drops
+/// it.
 struct Socket {
-    stream: Option<TcpStream>,
-    hand_over: Option<oneshot::Sender<TcpStream>>,
+    transport: Option<Transport>,
+    hand_over: Option<oneshot::Sender<Transport>>,
     framing: Framing,
+    frames: FrameBudget,
     /// Once the framing is ambiguous: the rest of [`REFUSAL`] for the parser.
     refusal: Option<&'static [u8]>,
     /// The unsent rest of an answer that replaces the parser's own.
@@ -178,8 +231,8 @@ struct Socket {
 }
 
 impl Socket {
-    fn stream(&mut self) -> Pin<&mut TcpStream> {
-        Pin::new(self.stream.as_mut().expect("invariant: the stream is only taken on drop"))
+    fn transport(&mut self) -> Pin<&mut Transport> {
+        Pin::new(self.transport.as_mut().expect("invariant: the transport is only taken on drop"))
     }
 
     fn wrote(&self, result: &io::Result<usize>) {
@@ -188,11 +241,15 @@ impl Socket {
         }
     }
 
+    fn is_over_tls(&self) -> bool {
+        self.transport.as_ref().is_some_and(Transport::is_tls)
+    }
+
     /// Sends the answer that replaces the parser's own, if there is one.
     fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.own.is_empty() {
             let own = std::mem::take(&mut self.own);
-            let result = self.stream().poll_write(cx, &own);
+            let result = self.transport().poll_write(cx, &own);
             self.own = own;
             let sent = ready!(result)?;
             if sent == 0 {
@@ -208,9 +265,9 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.peer.is_over();
-        if let (Some(stream), Some(hand_over)) = (self.stream.take(), self.hand_over.take()) {
-            // While the server aborts there is no receiver; then the stream closes here.
-            drop(hand_over.send(stream));
+        if let (Some(transport), Some(hand_over)) = (self.transport.take(), self.hand_over.take()) {
+            // While the server aborts there is no receiver; then the transport closes here.
+            drop(hand_over.send(transport));
         }
     }
 }
@@ -219,12 +276,16 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.refusal.is_none() {
             let before = buf.filled().len();
-            ready!(self.stream().poll_read(cx, buf))?;
+            ready!(self.transport().poll_read(cx, buf))?;
             if buf.filled().len() == before {
                 return Poll::Ready(Ok(()));
             }
-            self.activity.read(Instant::now());
-            let Err(valid) = self.framing.check(&buf.filled()[before..]) else { return Poll::Ready(Ok(())) };
+            let now = Instant::now();
+            self.activity.read(now);
+            let Self { framing, frames, .. } = &mut *self;
+            let Err(valid) = framing.check(&buf.filled()[before..]) else {
+                return Poll::Ready(frames.check(framing, &buf.filled()[before..], now));
+            };
             buf.set_filled(before + valid);
             self.refusal = Some(REFUSAL);
         }
@@ -240,13 +301,13 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_own(cx))?;
-        if let Some(own) = refusal::documented(buf) {
+        if let Some(own) = refusal::documented(buf, self.is_over_tls()) {
             // All of `buf` counts as written; what the socket does not take now goes out with the
             // flush.
             self.own = own;
             return Poll::Ready(Ok(buf.len()));
         }
-        let result = ready!(self.stream().poll_write(cx, buf));
+        let result = ready!(self.transport().poll_write(cx, buf));
         self.wrote(&result);
         Poll::Ready(result)
     }
@@ -260,7 +321,7 @@ impl AsyncWrite for Socket {
             return self.poll_write(cx, only);
         }
         ready!(self.poll_own(cx))?;
-        let result = ready!(self.stream().poll_write_vectored(cx, bufs));
+        let result = ready!(self.transport().poll_write_vectored(cx, bufs));
         self.wrote(&result);
         Poll::Ready(result)
     }
@@ -271,11 +332,11 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_own(cx))?;
-        self.stream().poll_flush(cx)
+        self.transport().poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_own(cx))?;
-        self.stream().poll_shutdown(cx)
+        self.transport().poll_shutdown(cx)
     }
 }

@@ -10,7 +10,7 @@
 use std::str;
 
 /// The first bytes of an HTTP/2 connection.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The longest line. Hyper has its own, smaller bound on heads and chunk lines.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -73,6 +73,11 @@ impl Framing {
             rest = left;
         }
         Ok(())
+    }
+
+    /// Whether the bytes so far may be those of an HTTP/2 connection.
+    pub(super) fn may_be_http2(&self) -> bool {
+        self.preface != Preface::Differs
     }
 
     fn match_preface(&mut self, bytes: &[u8]) {

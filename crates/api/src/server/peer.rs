@@ -17,19 +17,20 @@ use tokio::net::TcpStream;
 #[derive(Clone, Debug)]
 pub struct Peer {
     socket: Arc<Mutex<Option<RawFd>>>,
-    address: Option<IpAddr>,
+    address: IpAddr,
+    is_over_tls: bool,
 }
 
+/// The bytes of a TLS record before its content: its type, its version and its length.
+const RECORD_HEAD: usize = 5;
+
 impl Peer {
-    pub(crate) fn of(stream: &TcpStream) -> Self {
-        Self {
-            socket: Arc::new(Mutex::new(Some(stream.as_raw_fd()))),
-            address: stream.peer_addr().ok().map(|address| address.ip()),
-        }
+    pub(crate) fn of(stream: &TcpStream, address: IpAddr, is_over_tls: bool) -> Self {
+        Self { socket: Arc::new(Mutex::new(Some(stream.as_raw_fd()))), address: address.to_canonical(), is_over_tls }
     }
 
-    /// Its address; none if the connection was over at once.
-    pub fn address(&self) -> Option<IpAddr> {
+    /// Where the connection comes from; a proxy in front has its own address.
+    pub fn address(&self) -> IpAddr {
         self.address
     }
 
@@ -39,14 +40,26 @@ impl Peer {
     }
 
     /// Whether the peer has closed the connection, or its sending half: hyper treats both alike.
-    /// Bytes that are not read yet hide that.
+    /// Bytes that are not read yet hide that, but for the goodbye of TLS.
     pub fn has_hung_up(&self) -> bool {
         // Locked until the socket has answered, so that it cannot be closed meanwhile.
         let socket = self.socket.lock();
         let Some(socket) = *socket else { return true };
-        match recv(socket, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
-            Ok(bytes) => bytes == 0,
+        let mut unread = [0; RECORD_HEAD];
+        match recv(socket, &mut unread, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => true,
+            Ok(_) => self.is_over_tls && is_alert(unread),
             Err(error) => !matches!(error, Errno::EAGAIN | Errno::EINTR),
         }
     }
+}
+
+/// Whether a record is an alert, with which a peer ends TLS before it closes. In TLS 1.3 it is
+/// encrypted, and only its length shows it: two bytes and their type, sealed by 16 more. No client
+/// sends two bytes of HTTP by themselves.
+fn is_alert([kind, _, _, length @ ..]: [u8; RECORD_HEAD]) -> bool {
+    const ALERT: u8 = 21;
+    const DATA: u8 = 23;
+    const SEALED_ALERT_BYTES: u16 = 2 + 1 + 16;
+    kind == ALERT || (kind == DATA && u16::from_be_bytes(length) == SEALED_ALERT_BYTES)
 }

@@ -52,10 +52,10 @@ async fn a_task_for_a_worker_that_hung_up_goes_to_another() {
     let id = world.submit(json!({"type": "work", "queue": "q"})).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let worker = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let (connection, _) = listener.accept().await.unwrap();
+    let (connection, address) = listener.accept().await.unwrap();
     let wanted = json!({"worker_id": "gone", "queues": ["q"], "wait_seconds": 20}).to_string();
     let request = Request::post("/v1/leases").header("content-type", "application/json");
-    let request = request.extension(Peer::of(&connection)).body(Body::from(wanted)).unwrap();
+    let request = request.extension(Peer::of(&connection, address.ip(), false)).body(Body::from(wanted)).unwrap();
     let answer = world.unread(request).await;
     drop(worker);
     connection.readable().await.unwrap();
