@@ -51,6 +51,8 @@ impl ServerProcess {
             .env("PUNCTUAL_STORE", &serve.store)
             // The webhooks of a benchmark go to this process.
             .env("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "127.0.0.0/8")
+            // All of its connections come from one address.
+            .env("PUNCTUAL_LIMITS__CONNECTIONS_PER_ADDRESS", "1000000")
             .envs(serve.settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
