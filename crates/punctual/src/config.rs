@@ -14,12 +14,14 @@ mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use punctual_api::server::tls::TlsFiles;
 use punctual_scheduler::fairness;
 use punctual_store::postgres::CONNECTIONS_MIN;
 use serde::Deserialize;
@@ -43,6 +45,10 @@ pub struct Config {
     /// None for the name of the machine.
     pub name: Option<String>,
     pub listen: SocketAddr,
+    /// Where operators are served; none for `listen`.
+    pub admin_listen: Option<SocketAddr>,
+    /// The TLS identity of the listeners; none if they speak without TLS.
+    pub tls: Option<TlsFiles>,
     /// Further names under which this node may be called while authentication is off.
     pub allowed_hosts: Vec<String>,
     /// The directory of the embedded store.
@@ -109,6 +115,8 @@ impl Config {
         let config = Self {
             name: read.text("name", node_name),
             listen: read.text("listen", listen_address),
+            admin_listen: read.text("admin.listen", admin_address),
+            tls: tls::read(&mut read),
             allowed_hosts: read.list("allowed_hosts", host_name),
             data: read.text("data", data_directory),
             store: read.text("store", StoreChoice::parse),
@@ -141,6 +149,8 @@ impl Config {
         read.require("roles", is_paired, "with the embedded broker a node has both scheduler and worker, or neither");
         let can_have_standby = matches!(config.store, StoreChoice::Postgres(_)) || config.read_store.is_none();
         read.require("read_store", can_have_standby, "needs a PostgreSQL store; leave it out with sqlite");
+        let is_apart = config.admin_listen.is_none_or(|admin| admin.port() == 0 || admin != config.listen);
+        read.require("admin.listen", is_apart, "must be another address than listen");
         faults.or(config)
     }
 }
@@ -166,6 +176,10 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         let advice = "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted";
         Err(advice.to_owned())
     }
+}
+
+fn admin_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() { Ok(None) } else { listen_address(text).map(Some) }
 }
 
 fn host_name(text: &str) -> Result<String, String> {

@@ -22,6 +22,7 @@ mod it {
     mod forecast;
     mod generated;
     mod guides;
+    mod https;
     mod idempotency;
     mod layering;
     mod leases;
@@ -39,6 +40,7 @@ mod it {
     mod roles;
     mod schedules;
     mod slots;
+    mod slow_clients;
     mod sql_document;
     mod surface;
     mod tasks;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use punctual_api::server::tls::ClientAuth;
 use punctual_core::breakers::window::BreakerRules;
 use punctual_core::retry::RetryPolicy;
 
@@ -212,10 +213,29 @@ fn settings_that_contradict_each_other_are_refused() {
         ("[webhooks]\nconcurrency = 63", "webhooks.per_target"),
         ("[leases]\nmax_seconds = 59", "leases.max_seconds"),
         ("[leader]\nrenewal_seconds = 11", "leader.renewal_seconds"),
+        ("[tls]\ncert_file = 'node.crt'", "tls.cert_file"),
+        ("[tls]\nkey_file = 'node.key'", "tls.key_file"),
+        ("[tls]\nclient_ca_file = 'roots.crt'", "tls.client_ca_file"),
+        ("[tls]\ncert_file = 'a'\nkey_file = 'b'\nclient_auth = 'optional'", "tls.client_auth"),
+        ("[tls]\nclient_ca_file = 'roots.crt'\nclient_auth = 'required'", "tls.client_auth"),
+        ("[admin]\nlisten = '127.0.0.1:7400'", "admin.listen"),
+        ("[admin]\nlisten = '0.0.0.0:7401'", "admin.listen"),
     ] {
         let error = load(file, &[], &[]).unwrap_err();
         assert!(error.starts_with(&format!("{key} = ")) && error.lines().count() == 1, "{error}");
     }
+}
+
+#[test]
+fn the_listeners_are_as_they_are_set() {
+    let defaults = load("", &[], &[]).unwrap();
+    assert_eq!((defaults.tls, defaults.admin_listen), (None, None));
+    let file = "[tls]\ncert_file = 'a'\nkey_file = 'b'\nclient_auth = 'required'\nclient_ca_file = 'c'\n\
+                [admin]\nlisten = '127.0.0.1:7401'";
+    let config = load(file, &[], &[]).unwrap();
+    assert_eq!(config.admin_listen.map(|admin| admin.port()), Some(7401));
+    let (cert, key, client_ca) = ("a".into(), "b".into(), Some("c".into()));
+    assert_eq!(config.tls, Some(TlsFiles { cert, key, client_ca, client_auth: ClientAuth::Required }));
 }
 
 #[test]

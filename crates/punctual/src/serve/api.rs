@@ -6,7 +6,8 @@ use std::time::Duration;
 use punctual_api::cluster;
 use punctual_api::presence::PresenceFlusher;
 use punctual_api::readiness::{ProbeFault, Probes, ReadinessProbe};
-use punctual_api::server::ServerLimits;
+use punctual_api::server::tls::{TlsIdentity, TlsReloader};
+use punctual_api::server::{ServerLimits, ServerSetup};
 use punctual_api::site::AllowedHosts;
 use punctual_api::state::LeaseMillis;
 use punctual_api::{Api, ApiConfig, ApiParts, Operations};
@@ -20,9 +21,13 @@ use tokio::net::TcpListener;
 
 use super::groups::Groups;
 use super::parts::NodeParts;
+use super::running::Listeners;
 
 /// How long open requests may take to finish after the drain, if the drain is not shorter.
 const HTTP_DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Connections of the listener for operators. They fit into the open files that are kept free.
+const OPERATOR_CONNECTIONS_MAX: usize = 256;
 
 /// How often the presence of pull workers is written: other nodes know of a poll within a second,
 /// and this one knows of it at once.
@@ -36,10 +41,19 @@ pub fn start(
     parts: &NodeParts,
     operations: &Arc<Operations>,
     polls: PollQueue,
-    listener: TcpListener,
+    listeners: Listeners,
 ) {
     let api = api(parts, Arc::clone(operations), polls);
-    serve(groups, "api", punctual_api::router(&api), parts, listener);
+    let Listeners { main, admin, tls } = listeners;
+    let routes = match admin {
+        Some(admin) => {
+            serve_operators(groups, punctual_api::operator_router(&api), parts, admin, tls.clone());
+            punctual_api::client_router(&api)
+        }
+        None => punctual_api::router(&api),
+    };
+    serve(groups, "api", routes, main, setup(parts, tls.clone()));
+    watch_tls(groups, parts, tls);
     let (finishes, store) = (Arc::clone(&parts.finish_watch), Arc::clone(&parts.store));
     groups.http.spawn("finish watch", |stop| finishes.run(store, stop));
     let watched = api.clone();
@@ -48,8 +62,40 @@ pub fn start(
 }
 
 /// Serves the operations alone.
-pub fn start_operations(groups: &mut Groups, parts: &NodeParts, operations: &Arc<Operations>, listener: TcpListener) {
-    serve(groups, "operations", punctual_api::operations_router(Arc::clone(operations)), parts, listener);
+pub fn start_operations(groups: &mut Groups, parts: &NodeParts, operations: &Arc<Operations>, listeners: Listeners) {
+    let Listeners { main, admin, tls } = listeners;
+    let all = punctual_api::operations_router(Arc::clone(operations));
+    let routes = match admin {
+        Some(admin) => {
+            serve_operators(groups, all, parts, admin, tls.clone());
+            punctual_api::health_router(Arc::clone(operations))
+        }
+        None => all,
+    };
+    serve(groups, "operations", routes, main, setup(parts, tls.clone()));
+    watch_tls(groups, parts, tls);
+}
+
+/// Serves operators on a listener of their own, with connections of its own.
+fn serve_operators(
+    groups: &mut Groups,
+    routes: axum::Router,
+    parts: &NodeParts,
+    listener: TcpListener,
+    tls: Option<Arc<TlsIdentity>>,
+) {
+    let ServerSetup { limits, tls, metrics } = setup(parts, tls);
+    let connections = limits.connections.min(OPERATOR_CONNECTIONS_MAX);
+    let limits = ServerLimits { connections, connections_per_address: connections, ..limits };
+    serve(groups, "operators", routes, listener, ServerSetup { limits, tls, metrics });
+}
+
+/// Takes over new certificates.
+fn watch_tls(groups: &mut Groups, parts: &NodeParts, tls: Option<Arc<TlsIdentity>>) {
+    if let Some(identity) = tls {
+        let reloader = TlsReloader::new(identity, parts.metrics.connections.clone());
+        groups.http.spawn("TLS reloader", |stop| reloader.run(stop));
+    }
 }
 
 /// Liveness, readiness and metrics of this node.
@@ -76,24 +122,25 @@ fn schema_probe(store: PostgresStore) -> ReadinessProbe {
     })
 }
 
-fn serve(groups: &mut Groups, name: &'static str, app: axum::Router, parts: &NodeParts, listener: TcpListener) {
-    let limits = server_limits(parts);
+fn serve(groups: &mut Groups, name: &'static str, app: axum::Router, listener: TcpListener, setup: ServerSetup) {
     groups.http.spawn(name, |stop| async move {
-        if let Err(error) = punctual_api::server::serve(listener, app, limits, stop).await {
+        if let Err(error) = punctual_api::server::serve(listener, app, setup, stop).await {
             tracing::error!(error = %error, "the HTTP server failed; the node shuts down");
         }
     });
 }
 
-fn server_limits(parts: &NodeParts) -> ServerLimits {
-    ServerLimits {
+fn setup(parts: &NodeParts, tls: Option<Arc<TlsIdentity>>) -> ServerSetup {
+    let limits = ServerLimits {
         connections: parts.config.limits.connections,
+        connections_per_address: parts.config.limits.connections_per_address,
         header_read: parts.config.limits.header_read_timeout,
         unread: parts.config.limits.unread_timeout,
         drain: HTTP_DRAIN_MAX.min(parts.config.shutdown.drain),
         ..ServerLimits::default()
     }
-    .within_open_files()
+    .within_open_files();
+    ServerSetup { limits, tls, metrics: parts.metrics.connections.clone() }
 }
 
 fn api(parts: &NodeParts, operations: Arc<Operations>, polls: PollQueue) -> Api {

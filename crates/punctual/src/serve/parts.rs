@@ -145,7 +145,9 @@ fn targets(config: &Config) -> Targets {
 /// The networks that webhooks may go to: never to this node's own API, whatever address of the
 /// machine leads there.
 fn networks(config: &Config) -> AllowedNetworks {
-    config.webhooks.networks.clone().without_own(config.listen, machine_addresses())
+    let listeners = [Some(config.listen), config.admin_listen].into_iter().flatten();
+    let allowed = config.webhooks.networks.clone();
+    listeners.fold(allowed, |allowed, listen| allowed.without_own(listen, machine_addresses()))
 }
 
 /// The addresses that the interfaces of this machine have now.

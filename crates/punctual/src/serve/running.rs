@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use punctual_api::Operations;
+use punctual_api::server::tls::TlsIdentity;
 use punctual_scheduler::webhook_path::WebhookPath;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,16 @@ use super::groups::Groups;
 use super::parts::NodeParts;
 use super::{api, cluster, inbox, leader, scheduler, tally, worker};
 use crate::config::{BrokerChoice, Role};
+
+/// Where a node listens, and as whom.
+pub struct Listeners {
+    /// For clients, and for operators if they have none of their own.
+    pub main: TcpListener,
+    /// For operators.
+    pub admin: Option<TcpListener>,
+    /// The TLS identity of both; none if they speak without TLS.
+    pub tls: Option<Arc<TlsIdentity>>,
+}
 
 /// A running node.
 pub struct Running {
@@ -22,11 +33,11 @@ pub struct Running {
 
 impl Running {
     /// Starts the loops of every role that the configuration names.
-    pub async fn start(parts: Arc<NodeParts>, listener: TcpListener) -> anyhow::Result<Self> {
+    pub async fn start(parts: Arc<NodeParts>, listeners: Listeners) -> anyhow::Result<Self> {
         let has = |role| parts.config.roles.contains(&role);
         let (is_api, is_scheduler) = (has(Role::Api), has(Role::Scheduler));
         let operations = Arc::new(api::operations(&parts));
-        let address = listener.local_addr()?;
+        let address = listeners.main.local_addr()?;
         let mut groups = Groups::default();
 
         // The dispatcher's first pass needs the partitions and the breakers.
@@ -52,8 +63,8 @@ impl Running {
             worker::start(&mut groups, worker);
         }
         match polls {
-            Some(polls) if is_api => api::start(&mut groups, &parts, &operations, polls, listener),
-            _ => api::start_operations(&mut groups, &parts, &operations, listener),
+            Some(polls) if is_api => api::start(&mut groups, &parts, &operations, polls, listeners),
+            _ => api::start_operations(&mut groups, &parts, &operations, listeners),
         }
         tally::start(&mut groups, &parts);
 

@@ -17,8 +17,8 @@ async fn loops(roles: &str) -> Vec<&'static str> {
     settings.apply_text("roles", roles, SettingOrigin::Flag("--roles"), &mut faults);
     let config = Config::new(&settings, faults).unwrap();
     let parts = Arc::new(NodeParts::open(config, NodeId::random(), identity).await.unwrap());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let running = Running::start(parts, listener).await.unwrap();
+    let main = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let running = Running::start(parts, Listeners { main, admin: None, tls: None }).await.unwrap();
     let names = running.groups.names();
     let stop = CancellationToken::new();
     stop.cancel();

@@ -131,7 +131,8 @@ fn program(command: &str, prints: &str) -> Command {
         program.args(&words[1..]);
         return program;
     };
-    let listen = prints.strip_prefix("listening on http://").expect("the page shows where it listens");
+    let url = prints.strip_prefix("listening on ").expect("the page shows where it listens");
+    let (_, listen) = url.split_once("://").expect("it listens at a URL");
     let mut program = Command::new(PUNCTUAL);
     program.args(arguments.split_whitespace()).args(["--listen", listen]);
     program
