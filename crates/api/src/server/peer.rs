@@ -63,3 +63,22 @@ fn is_alert([kind, _, _, length @ ..]: [u8; RECORD_HEAD]) -> bool {
     const SEALED_ALERT_BYTES: u16 = 2 + 1 + 16;
     kind == ALERT || (kind == DATA && u16::from_be_bytes(length) == SEALED_ALERT_BYTES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goodbye_of_tls_is_told_from_data() {
+        for (head, expected) in [
+            ([21, 3, 3, 0, 26], true),
+            ([23, 3, 3, 0, 19], true),
+            ([23, 3, 3, 0, 18], false),
+            ([23, 3, 3, 1, 19], false),
+            ([22, 3, 3, 0, 19], false),
+            ([0; RECORD_HEAD], false),
+        ] {
+            assert_eq!(is_alert(head), expected, "{head:?}");
+        }
+    }
+}

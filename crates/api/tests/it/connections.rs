@@ -1,16 +1,21 @@
 //! The life of a connection: its requests, its idle time, the caps, and the shutdown.
 
+use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::routing::get;
 use axum::{Extension, Router};
-use punctual_api::server::{self, ServerLimits, serve};
+use punctual_api::server::tls::ClientAuth;
+use punctual_api::server::{self, ServerLimits, ServerSetup, serve};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::it::harness::{GET, HANGS, Server, quick};
+use crate::it::harness::{GET, HANGS, Server, ServerTls, WIRES, Wire, client, quick};
 
 #[tokio::test]
 async fn a_connection_serves_one_request_after_the_other() {
@@ -109,30 +114,52 @@ async fn a_peer_that_goes_away_stops_its_request() {
 /// The handler keeps the only thread, so the reactor has no turn: only the socket itself knows.
 #[tokio::test]
 async fn a_handler_learns_at_once_that_its_peer_hung_up() {
-    let (arrive, arrived) = std::sync::mpsc::channel();
-    let (report, mut reported) = mpsc::unbounded_channel();
-    let handler = async move |Extension(peer): Extension<server::Peer>| {
-        assert!(!peer.has_hung_up(), "it waits for its answer");
-        arrive.send(()).unwrap();
-        let until = Instant::now() + HANGS;
-        while !peer.has_hung_up() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        report.send(peer).unwrap();
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let router = Router::new().route("/", get(handler));
-    let serving = tokio::spawn(serve(listener, router, ServerLimits::default(), CancellationToken::new()));
-    let client = std::thread::spawn(move || {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        std::io::Write::write_all(&mut stream, GET).unwrap();
-        arrived.recv().unwrap();
-    });
-    let peer = tokio::time::timeout(HANGS * 2, reported.recv()).await.unwrap().unwrap();
-    assert!(peer.has_hung_up(), "the handler was not told");
-    client.join().unwrap();
-    serving.abort();
+    for wire in WIRES {
+        let (arrive, arrived) = std::sync::mpsc::channel();
+        let (report, mut reported) = mpsc::unbounded_channel();
+        let handler = async move |Extension(peer): Extension<server::Peer>| {
+            assert!(!peer.has_hung_up(), "it waits for its answer");
+            arrive.send(()).unwrap();
+            let until = Instant::now() + HANGS;
+            while !peer.has_hung_up() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            report.send(peer).unwrap();
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(handler));
+        let tls = ServerTls::new(ClientAuth::Off, None);
+        let identity = (wire == Wire::Tls).then(|| Arc::clone(&tls.identity));
+        let setup = ServerSetup { tls: identity, ..ServerSetup::default() };
+        let serving = tokio::spawn(serve(listener, router, setup, CancellationToken::new()));
+        let root = tls.authority.root();
+        let client = std::thread::spawn(move || {
+            let stream = std::net::TcpStream::connect(address).unwrap();
+            match wire {
+                Wire::Plain => drop(ask_and_leave(stream, &arrived)),
+                Wire::Tls => {
+                    let name = ServerName::try_from("127.0.0.1").unwrap();
+                    let session = ClientConnection::new(client(&root, None, &[]), name).unwrap();
+                    let mut stream = ask_and_leave(StreamOwned::new(session, stream), &arrived);
+                    stream.conn.send_close_notify();
+                    stream.flush().unwrap();
+                }
+            }
+        });
+        let peer = tokio::time::timeout(HANGS * 2, reported.recv()).await.unwrap().unwrap();
+        assert!(peer.has_hung_up(), "the handler was not told, {wire:?}");
+        client.join().unwrap();
+        serving.abort();
+    }
+}
+
+/// Sends a request, and waits until the handler has it.
+fn ask_and_leave<S: std::io::Write>(mut stream: S, arrived: &std::sync::mpsc::Receiver<()>) -> S {
+    stream.write_all(GET).unwrap();
+    stream.flush().unwrap();
+    arrived.recv().unwrap();
+    stream
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ pub struct ServerTls {
     pub authority: Authority,
     pub identity: Arc<TlsIdentity>,
     pub files: TlsFiles,
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl ServerTls {
@@ -71,11 +71,11 @@ impl ServerTls {
         });
         let files = TlsFiles { cert, key, client_ca, client_auth };
         let identity = TlsIdentity::load(files.clone()).unwrap();
-        Self { authority, identity, files, _home: home }
+        Self { authority, identity, files, home }
     }
 
     pub fn folder(&self) -> &Path {
-        self._home.path()
+        self.home.path()
     }
 }
 

@@ -15,6 +15,7 @@ const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GO_AWAY: u8 = 7;
+const WINDOW: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 /// Flags of frames.
@@ -93,6 +94,22 @@ async fn rapid_resets_are_cut_off() {
         })
         .await;
         // The parser says ENHANCE_YOUR_CALM, unless the budget of frames came first.
+        assert!(went_away(&said).iter().all(|code| *code == 11), "{wire:?}: {:?}", went_away(&said));
+        server.connect().await.get().await;
+    }
+}
+
+/// Each request gets a window that is too large, for which the server itself must reset it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_the_server_must_reset_are_cut_off() {
+    for wire in WIRES {
+        let server = Server::on(wire, ServerLimits::default()).await;
+        let said = flood(&server, |number| {
+            let stream = 2 * number + 1;
+            let window = frame(WINDOW, 0, stream, &0x7fff_ffff_u32.to_be_bytes());
+            [frame(HEADERS, END_STREAM | END_HEADERS, stream, &wait_fields()), window].concat()
+        })
+        .await;
         assert!(went_away(&said).iter().all(|code| *code == 11), "{wire:?}: {:?}", went_away(&said));
         server.connect().await.get().await;
     }

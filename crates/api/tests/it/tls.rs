@@ -168,6 +168,6 @@ fn a_bad_file_is_one_sentence() {
         (TlsFiles { client_ca: Some(empty), ..asking }, "tls.client_ca_file"),
     ] {
         let fault = TlsIdentity::load(files).err().expect(sentence).to_string();
-        assert!(fault.contains(sentence) && fault.starts_with("t") && !fault.contains('\n'), "{fault}");
+        assert!(fault.contains(sentence) && fault.starts_with('t') && !fault.contains('\n'), "{fault}");
     }
 }

@@ -20,7 +20,7 @@ struct Identity {
 
 impl Identity {
     fn new() -> Self {
-        let identity = Self { authority: Authority::new("a root"), folder: tempfile::tempdir().unwrap() };
+        let identity = Self { authority: Authority::new("a root"), folder: tempfile::tempdir().expect("a folder") };
         identity.renew(&identity.authority);
         identity
     }
