@@ -15,11 +15,18 @@ use crate::schedules::Schedules;
 use crate::store::Store;
 use crate::tenants::Tenants;
 use crate::upkeep::Upkeep;
+use crate::webhook_secrets::WebhookSecrets;
 
 /// The ports of a store whose writes notify no loop: all but [`Store`] and [`Schedules`].
-pub trait SidePorts: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep + Tenants {}
+pub trait SidePorts:
+    Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep + Tenants + WebhookSecrets
+{
+}
 
-impl<T: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep + Tenants> SidePorts for T {}
+impl<T> SidePorts for T where
+    T: Queues + Breakers + BulkOperations + Registry + Coordinator + Insight + Upkeep + Tenants + WebhookSecrets
+{
+}
 
 /// Every port of a store (see the module).
 pub trait Database: Store + Schedules + SidePorts {}

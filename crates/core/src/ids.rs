@@ -125,6 +125,12 @@ id!(
     "key_",
     true
 );
+id!(
+    /// A secret that webhooks are signed with.
+    WebhookSecretId,
+    "whs_",
+    true
+);
 
 impl TaskId {
     /// A fresh id. Ids made in one process grow strictly, even within a millisecond.
@@ -172,7 +178,20 @@ impl KeyId {
     }
 }
 
+impl WebhookSecretId {
+    /// A fresh id.
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
 impl Default for KeyId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for WebhookSecretId {
     fn default() -> Self {
         Self::new()
     }

@@ -37,3 +37,4 @@ pub mod tenants;
 pub mod time;
 pub mod trail;
 pub mod upkeep;
+pub mod webhook_secrets;

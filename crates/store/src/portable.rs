@@ -19,6 +19,7 @@ pub(crate) mod registry;
 pub(crate) mod schedules;
 pub(crate) mod tenants;
 pub(crate) mod upkeep;
+pub(crate) mod webhook_secrets;
 
 use punctual_core::time::Timestamp;
 use rusqlite::types::FromSql as FromSqlite;
@@ -208,6 +209,10 @@ portable_statements! {
     TenantWrite,
     TurnBefore,
     TurnPlace,
+    WebhookSecretDelete,
+    WebhookSecretInsert,
+    WebhookSecretKeys,
+    WebhookSecretList,
     WorkerForget,
     WorkerHolds,
     WorkerList,

@@ -45,6 +45,7 @@ mod statements;
 mod tenants;
 mod tid;
 mod upkeep;
+mod webhook_secrets;
 mod writer;
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ mod start;
 mod statements;
 mod tenants;
 mod upcoming;
+mod webhook_secrets;
 mod writer;
 
 #[cfg(test)]

@@ -114,6 +114,11 @@ mod sqlite {
         use super::Sqlite;
         punctual_testkit::tenants_conformance!(Sqlite::fresh());
     }
+
+    mod webhook_secrets {
+        use super::Sqlite;
+        punctual_testkit::webhook_secrets_conformance!(Sqlite::fresh());
+    }
 }
 
 mod postgres {
@@ -230,5 +235,10 @@ mod postgres {
     mod tenants {
         use super::OnServer;
         punctual_testkit::tenants_conformance!(OnServer::fresh().await);
+    }
+
+    mod webhook_secrets {
+        use super::OnServer;
+        punctual_testkit::webhook_secrets_conformance!(OnServer::fresh().await);
     }
 }

@@ -33,6 +33,7 @@ pub mod shared;
 pub mod sink;
 pub mod store;
 pub mod tenants;
+pub mod webhook_secrets;
 mod wire;
 
 /// A test of a suite that takes this long hangs.
@@ -89,6 +90,7 @@ mod tests {
             (include_str!("../../core/src/schedules.rs"), &[include_str!("schedules.rs")]),
             (include_str!("../../core/src/queues.rs"), &[include_str!("queues.rs")]),
             (include_str!("../../core/src/tenants.rs"), &[include_str!("tenants.rs")]),
+            (include_str!("../../core/src/webhook_secrets.rs"), &[include_str!("webhook_secrets.rs")]),
         ] {
             let stamps = |suite: &&'static str| suite.split_once("$crate::stamp!").expect("a suite stamps its tests").1;
             let words = |stamps: &'static str| stamps.split(|c: char| !c.is_alphanumeric() && c != '_');

@@ -51,6 +51,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0031_cancel_set_aside",
     "0032_upcoming_waiting",
     "0033_tenants",
+    "0034_webhook_secrets",
 };
 
 /// The advisory lock around everything that changes tables, including the leader's upkeep. Its

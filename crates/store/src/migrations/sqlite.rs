@@ -38,6 +38,7 @@ pub const STEPS: &[Migration] = migrations! {
     "0023_callback_body",
     "0024_upcoming_waiting",
     "0025_tenants",
+    "0026_webhook_secrets",
 };
 
 /// Applies every missing migration; returns their numbers.
