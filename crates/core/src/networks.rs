@@ -55,14 +55,14 @@ impl AllowedNetworks {
     }
 
     /// The same without the API of the node that listens at `listen`: at its port, nothing on this
-    /// machine may be called, which has these other addresses. Called once for each listener.
+    /// machine may be called, which has these other addresses. A node that listens at more than one
+    /// address takes them out one by one.
     #[must_use]
-    pub fn without_own(self, listen: SocketAddr, others: impl IntoIterator<Item = IpAddr>) -> Self {
+    pub fn without_own(mut self, listen: SocketAddr, others: impl IntoIterator<Item = IpAddr>) -> Self {
         let addresses = others.into_iter().chain([listen.ip()]);
-        let machine = addresses.map(|address| Network::single(address.to_canonical()));
-        let machine = self.machine.into_iter().chain(machine).collect();
-        let own_ports = self.own_ports.into_iter().chain([listen.port()]).collect();
-        Self { own_ports, machine, ..self }
+        self.machine.extend(addresses.map(|address| Network::single(address.to_canonical())));
+        self.own_ports.push(listen.port());
+        self
     }
 
     /// The same without this machine, even if it is allowed. An unspecified address reaches it,
@@ -71,11 +71,6 @@ impl AllowedNetworks {
     pub fn without_this_machine(self) -> Self {
         let machine = self.machine.clone();
         self.denying(LOOPBACK.into_iter().chain(UNSPECIFIED).chain(machine))
-    }
-
-    /// Whether the node itself listens at this port.
-    pub fn is_own_port(&self, port: u16) -> bool {
-        self.own_ports.contains(&port)
     }
 
     /// Whether `address` may not be called at any port but the node's own.
@@ -91,7 +86,8 @@ impl AllowedNetworks {
 
     /// Whether `address` may not be called at `port`.
     pub fn forbids_at(&self, address: IpAddr, port: u16) -> bool {
-        self.forbids(address) || (self.is_own_port(port) && self.clone().without_this_machine().forbids(address))
+        self.forbids(address)
+            || (self.own_ports.contains(&port) && self.clone().without_this_machine().forbids(address))
     }
 }
 
@@ -401,6 +397,18 @@ mod tests {
         assert!(!allowed.forbids_at(own, 80) && !allowed.forbids_at(other, 7400));
         let remote = allowed.without_this_machine();
         assert!(remote.forbids(own) && !remote.forbids(other));
+    }
+
+    #[test]
+    fn a_node_may_listen_at_several_addresses() {
+        let allowed = AllowedNetworks::parse(["10.0.0.0/8", "127.0.0.0/8"]).unwrap();
+        let api = "10.0.0.7:7400".parse().unwrap();
+        let allowed = allowed.without_own(api, []).without_own("127.0.0.1:7401".parse().unwrap(), []);
+        for port in [7400, 7401] {
+            assert!(allowed.forbids_at(ip("10.0.0.7"), port) && allowed.forbids_at(ip("127.0.0.1"), port));
+            assert!(!allowed.forbids_at(ip("10.0.0.8"), port), "another machine");
+        }
+        assert!(!allowed.forbids_at(ip("10.0.0.7"), 7402), "another port");
     }
 
     #[test]

@@ -5,8 +5,9 @@
 use std::error::Error;
 use std::io;
 
+use punctual_outbound::ResolveError;
+
 use crate::answer::CallFault;
-use crate::guard::ResolveError;
 
 /// The most specific cause of an error.
 pub(crate) fn classify(error: &(dyn Error + 'static)) -> CallFault {

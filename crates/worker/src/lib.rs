@@ -6,19 +6,16 @@
 //! |---|---|
 //! | take a run that the dispatcher's claim has started | [`local`] |
 //! | or receive its message from a broker, start it in the store | [`consumer`] |
-//! | call the target, if `guard` allows it | `executor`, [`webhook`] |
+//! | call the target, if `punctual_outbound` allows it | `executor`, [`webhook`] |
 //! | judge the answer | `executor`, [`answer`] |
 //! | settle, in batches | `executor`, `settler` |
 
 pub mod answer;
 mod config;
-mod connect;
 pub mod consumer;
 mod executor;
 mod fault;
-mod guard;
 pub mod local;
-mod lookups;
 mod request;
 mod retry;
 pub mod retry_after;

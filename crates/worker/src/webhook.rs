@@ -17,16 +17,13 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
+use punctual_outbound::{GuardedConnector, Lookups, NetworkGuard, on_behalf_of, trust_machine};
 use punctual_scheduler::dependency_results::Results;
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
-use url::Url;
 
 use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
-use crate::connect::{Connector, trust_machine};
 use crate::fault::{classify, is_unread};
-use crate::guard::{CALLING_TENANT, NetworkGuard};
-use crate::lookups::Lookups;
 use crate::request;
 use crate::webhook_urls::WebhookUrls;
 
@@ -64,20 +61,18 @@ impl Default for WebhookConfig {
 /// The client that calls webhooks. Cheap to clone.
 #[derive(Clone)]
 pub struct Webhooks {
-    allowed: AllowedNetworks,
     urls: Arc<WebhookUrls>,
     /// Calls every allowed network.
     anywhere: GuardedClient,
-    /// The same, but never this machine.
+    /// The same, but never this machine. A connection that one of them keeps is not for the other.
     elsewhere: GuardedClient,
     response_bytes: usize,
 }
 
-/// A client, and the guard that hands it its addresses. A client resolves a name without knowing
-/// the port, so each guard has a client of its own.
+/// A client, and the guard that hands it its addresses.
 #[derive(Clone)]
 struct GuardedClient {
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<GuardedConnector, Full<Bytes>>,
     guard: NetworkGuard,
 }
 
@@ -93,18 +88,17 @@ const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 impl Webhooks {
     /// A client. The process must have installed a `rustls` provider.
     pub fn new(config: WebhookConfig) -> Self {
-        Self::with_lookups(config, &Lookups::by_system())
+        Self::with_lookups(&config, &Lookups::by_system())
     }
 
     /// The same, with another way to look up names.
-    pub(crate) fn with_lookups(config: WebhookConfig, lookups: &Lookups) -> Self {
+    pub(crate) fn with_lookups(config: &WebhookConfig, lookups: &Lookups) -> Self {
         let tls = trust_machine();
         Self {
             urls: Arc::default(),
-            anywhere: GuardedClient::new(&config, config.allowed.clone(), lookups, &tls),
-            elsewhere: GuardedClient::new(&config, config.allowed.clone().without_this_machine(), lookups, &tls),
+            anywhere: GuardedClient::new(config, config.allowed.clone(), lookups, &tls),
+            elsewhere: GuardedClient::new(config, config.allowed.clone().without_this_machine(), lookups, &tls),
             response_bytes: config.response_bytes.min(limits::RESULT),
-            allowed: config.allowed,
         }
     }
 
@@ -116,7 +110,7 @@ impl Webhooks {
         let Some(target) = self.urls.parse(&callback.url) else {
             return broken(None, CallFault::NoTarget);
         };
-        let GuardedClient { client, guard } = self.client_for(task, &target.url);
+        let GuardedClient { client, guard } = self.client_for(task);
         if guard.blocks(&target.url) {
             return broken(None, CallFault::Blocked);
         }
@@ -128,7 +122,7 @@ impl Webhooks {
             *request.headers_mut() = request::headers(task, callback, now);
             request
         };
-        let sent = CALLING_TENANT.scope(task.lane.key.tenant.clone(), send(client, request));
+        let sent = on_behalf_of(task.lane.key.tenant.clone(), send(client, request));
         let response = match timeout_at(deadline, sent).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return broken(None, classify(&error)),
@@ -155,11 +149,9 @@ impl Webhooks {
         }
     }
 
-    /// Never this machine for a submission by SQL, whose author need not be on it, nor at the port
-    /// of the node's own API.
-    fn client_for(&self, task: &Task, url: &Url) -> &GuardedClient {
-        let is_own_port = url.port_or_known_default().is_some_and(|port| self.allowed.is_own_port(port));
-        if is_own_port || task.trail.is_submitted_by_sql() { &self.elsewhere } else { &self.anywhere }
+    /// Never this machine for a submission by SQL, whose author need not be on it.
+    fn client_for(&self, task: &Task) -> &GuardedClient {
+        if task.trail.is_submitted_by_sql() { &self.elsewhere } else { &self.anywhere }
     }
 
     async fn read(&self, mut response: Incoming) -> ResponseBody {
@@ -194,7 +186,7 @@ impl GuardedClient {
             .http2_initial_max_send_streams(STREAMS_AT_FIRST)
             .http2_keep_alive_interval(config.ping_interval)
             .http2_keep_alive_timeout(config.ping_interval)
-            .build(Connector::new(guard.clone(), tls.clone(), config.connect_timeout));
+            .build(GuardedConnector::new(guard.clone(), tls.clone(), config.connect_timeout));
         Self { client, guard }
     }
 }
@@ -202,7 +194,7 @@ impl GuardedClient {
 /// Sends a request, and sends it again if the target has not begun to read it: one that restarts,
 /// or allows fewer calls than it did, refuses what is on its way.
 async fn send(
-    client: &Client<Connector, Full<Bytes>>,
+    client: &Client<GuardedConnector, Full<Bytes>>,
     request: impl Fn() -> Request<Full<Bytes>>,
 ) -> Result<Response<Incoming>, ClientError> {
     for _ in 0..REPEATS {
@@ -224,3 +216,6 @@ enum ResponseBody {
 fn word(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(|value| value.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests;

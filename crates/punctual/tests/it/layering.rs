@@ -36,6 +36,7 @@ fn layer(name: &str) -> Layer {
         | "punctual-scheduler"
         | "punctual-leader"
         | "punctual-worker"
+        | "punctual-outbound"
         | "punctual-api" => Layer::Service,
         "punctual-bench" => Layer::Tool,
         "punctual-testkit" | "punctual-model" => Layer::Testkit,

@@ -23,14 +23,14 @@ const THREADS: usize = 256;
 const SHARE: usize = 4;
 
 /// Finds the addresses of a name, and blocks meanwhile.
-pub(crate) type BlockingLookup = Arc<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+pub type BlockingLookup = Arc<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// The addresses of a name, or why there are none.
-pub(crate) type LookupResult = Result<Vec<SocketAddr>, Arc<io::Error>>;
+pub type LookupResult = Result<Vec<SocketAddr>, Arc<io::Error>>;
 
 /// Looks up names (see the module). Clones share the bounds.
 #[derive(Clone)]
-pub(crate) struct Lookups {
+pub struct Lookups {
     shared: Arc<SharedLookups>,
 }
 
@@ -60,22 +60,28 @@ struct LookupQuestion {
 
 impl Lookups {
     /// By the system: its files and its name servers.
-    pub(crate) fn by_system() -> Self {
+    pub fn by_system() -> Self {
         Self::new(Arc::new(|name| Ok((name, 0).to_socket_addrs()?.collect())))
     }
 
-    pub(crate) fn new(lookup: BlockingLookup) -> Self {
+    /// By another way: the callers wait for threads of the runtime that run it.
+    pub fn new(lookup: BlockingLookup) -> Self {
         Self { shared: Arc::new(SharedLookups { lookup, state: Mutex::default(), freed: Notify::new() }) }
     }
 
     /// The addresses of a name, looked up for a tenant. The caller may stop waiting.
-    pub(crate) async fn find(&self, tenant: &str, name: &str) -> LookupResult {
+    pub async fn find(&self, tenant: &str, name: &str) -> LookupResult {
         let question = LookupQuestion { tenant: tenant.to_owned(), name: name.to_owned() };
         let mut answer = self.ask(question);
         match answer.wait_for(Option::is_some).await {
             Ok(found) => found.clone().expect("invariant: it was waited for"),
             Err(_) => Err(Arc::new(io::Error::other("the lookup of its name was cancelled"))),
         }
+    }
+
+    /// How many threads look up names of a tenant now.
+    pub fn threads_of(&self, tenant: &str) -> usize {
+        self.shared.state.lock().by_tenant.get(tenant).copied().unwrap_or(0)
     }
 
     fn ask(&self, question: LookupQuestion) -> watch::Receiver<Option<LookupResult>> {

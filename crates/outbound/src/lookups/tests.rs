@@ -1,21 +1,14 @@
 //! Names that hang, and who is not affected.
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Condvar;
-use punctual_core::lane::{Lane, LaneId};
-use punctual_core::networks::AllowedNetworks;
-use punctual_core::state::State;
-use punctual_core::task::{Callback, CallbackBody, NewTask, Task};
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::fixtures::{START, task};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::*;
-use crate::webhook::{WebhookConfig, Webhooks};
 
 /// Far longer than anything here takes, unless it waits for what hangs.
 const SOON: Duration = Duration::from_secs(20);
@@ -64,10 +57,6 @@ impl HangingNames {
         }
         Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))])
     }
-}
-
-fn threads(lookups: &Lookups, tenant: &str) -> usize {
-    lookups.shared.state.lock().by_tenant.get(tenant).copied().unwrap_or(0)
 }
 
 /// Asks for `names` names that hang, and waits until the tenant gets no further thread.
@@ -131,14 +120,14 @@ async fn a_name_that_nobody_waits_for_gets_no_thread() {
     let (hanging, lookups) = Hanging::new();
     let mut asked = JoinSet::new();
     hang(&lookups, "t", 100, &mut asked).await;
-    let used = threads(&lookups, "t");
+    let used = lookups.threads_of("t");
     asked.shutdown().await;
     eventually("what waits is forgotten", SOON, async || {
         let left = lookups.shared.state.lock().asked.len();
         if left == used { Ok(()) } else { Err(left.to_string()) }
     })
     .await;
-    assert_eq!(threads(&lookups, "t"), used, "nobody can end what hangs");
+    assert_eq!(lookups.threads_of("t"), used, "nobody can end what hangs");
     hanging.release();
     eventually("threads come back", SOON, async || {
         let left = lookups.shared.state.lock().asked.len();
@@ -146,33 +135,4 @@ async fn a_name_that_nobody_waits_for_gets_no_thread() {
     })
     .await;
     assert_eq!(hanging.calls(), used);
-}
-
-/// The HTTP client tells the name alone, so this depends on where it begins to look it up.
-#[tokio::test]
-async fn a_webhook_is_looked_up_for_its_tenant() {
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let (hanging, lookups) = Hanging::new();
-    let config = WebhookConfig { allowed: AllowedNetworks::loopback(), ..WebhookConfig::default() };
-    let webhooks = Webhooks::with_lookups(config, &lookups);
-    let call = tokio::spawn(async move {
-        let task = running(task().tenant("patient").build(), "http://slow.example:1/");
-        webhooks.call(&task, None, START, Instant::now() + SOON).await
-    });
-    eventually("it is looked up", SOON, async || {
-        let state = lookups.shared.state.lock();
-        if state.threads == 1 { Ok(()) } else { Err(state.threads.to_string()) }
-    })
-    .await;
-    assert_eq!(threads(&lookups, "patient"), 1);
-    hanging.release();
-    call.await.unwrap();
-}
-
-fn running(mut new: NewTask, url: &str) -> Task {
-    new.body.callback = Some(Callback { url: url.to_owned(), headers: [].into(), body: CallbackBody::Payload });
-    let lane = Arc::new(Lane { id: LaneId::new(1), key: new.lane.clone() });
-    let mut task = Task::created(Cow::Owned(new), lane, State::Pending);
-    (task.position.state, task.position.attempts) = (State::Running, 1);
-    task
 }
