@@ -7,6 +7,7 @@ use punctual_core::broker::WEBHOOK_POOL;
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::Store;
+use punctual_core::webhook_secrets::WebhookSecrets;
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::targets::Targets;
 
@@ -18,6 +19,8 @@ use crate::webhook::Webhooks;
 pub struct Deps {
     /// The store.
     pub store: Arc<dyn Store>,
+    /// The secrets that webhooks are signed with.
+    pub secrets: Arc<dyn WebhookSecrets>,
     /// The store's clock.
     pub clock: Arc<dyn Clock>,
     /// The slots of webhook targets, shared with the dispatcher.

@@ -1,4 +1,4 @@
-//! One run, step by step: call the target, judge its answer, settle the outcome.
+//! One run, step by step: sign and call the target, judge its answer, settle the outcome.
 //!
 //! The worker hands over runs that have started ([`Executor::begin`]); each becomes a task of its
 //! own. Invariant: the slot at the target is free as soon as the call is over, whatever its result
@@ -21,6 +21,8 @@ use crate::answer::{WebhookResult, cut_off, fit_retry_after, judge};
 use crate::retry::{RetryError, retry};
 use crate::settler::FinishedRun;
 use crate::shutdown::ShutdownPhases;
+use crate::signature::SigningKeys;
+use crate::signing::KeyCache;
 use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
 use crate::webhook::Webhooks;
@@ -69,7 +71,8 @@ enum CallEnd {
     Answered(WebhookResult),
     /// The node shut down before there was one. The target may have got the request.
     CutOff,
-    /// The node shut down before it was made, or its target had no slot in time.
+    /// The node shut down before it was made, or its target had no slot in time, or the keys to sign
+    /// it with could not be read.
     NotMade,
 }
 
@@ -84,6 +87,10 @@ pub(crate) struct Executor {
     pub(crate) results_wait: Duration,
     /// How long runs wait for a slot at their target before they are given back.
     pub(crate) slot_wait: Duration,
+    /// The keys that calls are signed with.
+    pub(crate) keys: KeyCache,
+    /// How long runs wait for the keys of their tenant before they are given back.
+    pub(crate) keys_wait: Duration,
     /// Where finished runs go.
     pub(crate) settler: mpsc::Sender<FinishedRun>,
     /// Where the shutdown is.
@@ -95,7 +102,8 @@ pub(crate) struct Executor {
 impl Executor {
     /// Runs tasks, each by itself.
     pub(crate) fn begin(self: &Arc<Self>, runs: impl Iterator<Item = StartedRun>) {
-        let mut waiting = Vec::new();
+        let (runs, mut waiting) = (runs.collect::<Vec<_>>(), Vec::new());
+        self.keys.prepare(runs.iter().map(|run| run.task.lane.key.tenant.as_str()));
         for run in runs {
             if run.needs_results() {
                 waiting.push(run);
@@ -139,11 +147,15 @@ impl Executor {
         }
     }
 
-    /// Call → judge → settle. `results` are those of the task's dependencies, for an envelope.
+    /// Sign and call → judge → settle. `results` are those of the task's dependencies, for an envelope.
     async fn run(self: Arc<Self>, run: StartedRun, results: Results) {
         let StartedRun { task, held_until, call_slot, mut target_slot } = run;
         let may_call = target_slot.try_enter() || self.wait_for_slot(&mut target_slot).await;
-        let end = if may_call { self.call(&task, results).await } else { CallEnd::NotMade };
+        let keys = if may_call { self.keys_of(&task).await } else { None };
+        let end = match keys {
+            Some(keys) => self.call(&task, results, &keys).await,
+            None => CallEnd::NotMade,
+        };
         drop(target_slot);
         let outcome = self.judge(&task, end);
         self.settle(FinishedRun::new(&task, outcome, held_until)).await;
@@ -162,8 +174,19 @@ impl Executor {
         }
     }
 
+    /// The keys to sign the call with. They are asked for when it is about to be made, so they are
+    /// not older than they may be. None if the store does not answer, or the node shuts down: a
+    /// tenant that has a secret gets no call without a signature.
+    async fn keys_of(&self, task: &Task) -> Option<Arc<SigningKeys>> {
+        tokio::select! {
+            biased;
+            keys = self.keys.of_tenant(&task.lane.key.tenant, Instant::now() + self.keys_wait) => keys,
+            () = self.phases.abort.cancelled() => None,
+        }
+    }
+
     /// Calls the webhook within the task's timeout.
-    async fn call(&self, task: &Task, results: Results) -> CallEnd {
+    async fn call(&self, task: &Task, results: Results, keys: &SigningKeys) -> CallEnd {
         if self.phases.abort.is_cancelled() {
             return CallEnd::NotMade;
         }
@@ -173,7 +196,7 @@ impl Executor {
         let deadline = Instant::now() + Duration::from_millis(task.body.timeout_millis).min(RUN_MAX);
         tokio::select! {
             biased;
-            result = self.webhooks.call(task, results, now, deadline) => CallEnd::Answered(result),
+            result = self.webhooks.call(task, results, keys, now, deadline) => CallEnd::Answered(result),
             () = self.phases.abort.cancelled() => CallEnd::CutOff,
         }
     }

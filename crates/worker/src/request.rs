@@ -1,6 +1,6 @@
 //! The request to a webhook: its headers, the submitter's and then ours, and its body.
 //!
-//! The webhook client calls [`headers`] and [`body`]. A submitter's header never overrides one of
+//! The webhook client calls [`body`], and [`headers`] with what it made. A submitter's header never overrides one of
 //! ours, and the payload is in the body as its author wrote it.
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
@@ -10,11 +10,13 @@ use punctual_core::task::{Callback, CallbackBody, Task};
 use punctual_core::time::Timestamp;
 use punctual_scheduler::dependency_results::Results;
 
+use crate::signature::SigningKeys;
+
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Punctual/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The headers for the run of `task` that begins at `now`.
-pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp) -> HeaderMap {
+/// The headers for the run of `task` that begins at `now`, and sends this body.
+pub(crate) fn headers(task: &Task, callback: &Callback, keys: &SigningKeys, now: Timestamp, body: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(callback.headers.len() + 16);
     for (name, value) in &callback.headers {
         // They were checked at submission. A store may be edited by hand, so they are checked
@@ -26,7 +28,10 @@ pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp) -> Heade
         }
     }
     let id = task.id.to_string();
-    let seconds = now.as_millis().div_euclid(1_000);
+    let seconds = now.as_millis().div_euclid(1_000).to_string();
+    if let Some(signature) = keys.sign(&id, &seconds, body) {
+        insert(&mut headers, "webhook-signature", signature);
+    }
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(USER_AGENT, AGENT);
     for (name, value) in [
@@ -38,7 +43,7 @@ pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp) -> Heade
         ("idempotency-key", id.clone()),
         ("traceparent", traceparent(rand::random(), rand::random())),
         ("webhook-id", id),
-        ("webhook-timestamp", seconds.to_string()),
+        ("webhook-timestamp", seconds),
     ] {
         insert(&mut headers, name, value);
     }

@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
 use crate::fault::{classify, is_unread};
 use crate::request;
+use crate::signature::SigningKeys;
 use crate::webhook_urls::WebhookUrls;
 
 /// How webhooks are called.
@@ -103,8 +104,16 @@ impl Webhooks {
     }
 
     /// Calls the webhook of `task`, at `now` by the store's clock and until `deadline` by ours.
-    /// `results` are those of its dependencies.
-    pub async fn call(&self, task: &Task, results: Results, now: Timestamp, deadline: Instant) -> WebhookResult {
+    /// `results` are those of its dependencies, and `keys` those of its tenant, by which the request
+    /// is signed.
+    pub async fn call(
+        &self,
+        task: &Task,
+        results: Results,
+        keys: &SigningKeys,
+        now: Timestamp,
+        deadline: Instant,
+    ) -> WebhookResult {
         let broken = |status, fault| WebhookResult::Broken { status, fault };
         let Some(callback) = &task.body.callback else { return broken(None, CallFault::NoTarget) };
         let Some(target) = self.urls.parse(&callback.url) else {
@@ -114,12 +123,13 @@ impl Webhooks {
         if guard.blocks(&target.url) {
             return broken(None, CallFault::Blocked);
         }
-        let body = Full::from(request::body(task, callback, results));
+        let body = Bytes::from(request::body(task, callback, results));
+        let headers = request::headers(task, callback, keys, now, &body);
         let request = || {
-            let mut request = Request::new(body.clone());
+            let mut request = Request::new(Full::from(body.clone()));
             *request.method_mut() = Method::POST;
             *request.uri_mut() = target.uri.clone();
-            *request.headers_mut() = request::headers(task, callback, now);
+            *request.headers_mut() = headers.clone();
             request
         };
         let sent = on_behalf_of(task.lane.key.tenant.clone(), send(client, request));

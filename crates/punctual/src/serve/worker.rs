@@ -11,6 +11,7 @@ use super::parts::NodeParts;
 pub fn worker(parts: &NodeParts) -> WebhookWorker {
     let deps = Deps {
         store: Arc::clone(&parts.store),
+        secrets: parts.database.clone(),
         clock: Arc::clone(&parts.clock),
         targets: Arc::clone(&parts.targets),
         circuits: Arc::clone(&parts.circuits),

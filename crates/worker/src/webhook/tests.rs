@@ -29,7 +29,7 @@ async fn a_webhook_is_looked_up_for_its_tenant() {
     let webhooks = Webhooks::with_lookups(&config, &lookups);
     let call = tokio::spawn(async move {
         let task = running(task().tenant("patient").build(), "http://slow.example:1/");
-        webhooks.call(&task, None, START, Instant::now() + SOON).await
+        webhooks.call(&task, None, &SigningKeys::NONE, START, Instant::now() + SOON).await
     });
     punctual_testkit::eventually::eventually("its tenant looks it up", SOON, async || {
         let busy = lookups.threads_of("patient");

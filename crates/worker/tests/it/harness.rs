@@ -47,8 +47,10 @@ impl Harness {
         let store = SqliteStore::open(data.path(), Arc::clone(&clock), node, Options::default()).unwrap();
         let lateness = Arc::new(AtomicU64::new(0));
         let sum = Arc::clone(&lateness);
+        let store = Arc::new(store);
         let deps = Deps {
-            store: Arc::new(store),
+            store: store.clone(),
+            secrets: store,
             clock,
             targets: Arc::new(Targets::new(1_000, usize::MAX)),
             circuits: Arc::default(),

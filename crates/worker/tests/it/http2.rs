@@ -17,7 +17,7 @@ use hyper_util::server::conn::auto::Builder;
 use parking_lot::Mutex;
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::run_end::RunOutcome;
-use punctual_worker::{WebhookConfig, Webhooks};
+use punctual_worker::{SigningKeys, WebhookConfig, Webhooks};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -124,7 +124,9 @@ async fn call_at_once(client: &Webhooks, url: &str, times: usize) {
     let mut calls = JoinSet::new();
     for _ in 0..times {
         let (client, task) = (client.clone(), task(url));
-        calls.spawn(async move { judged(client.call(&task, None, now(), Instant::now() + AMPLE).await) });
+        calls.spawn(async move {
+            judged(client.call(&task, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await)
+        });
     }
     for outcome in calls.join_all().await {
         assert_eq!(outcome, RunOutcome::Completed { result: None, http_status: Some(204), dropped: None });
@@ -230,7 +232,7 @@ async fn a_connection_that_is_stuck_is_given_up() {
             drop(stuck);
         }
     });
-    let lost = judged(client.call(&task(&url), None, now(), Instant::now() + AMPLE).await);
+    let lost = judged(client.call(&task(&url), None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await);
     assert_eq!(failed(lost).error.code, "connection_failed", "it has not timed out");
     call_at_once(&client, &url, 1).await;
     drop(client);

@@ -13,6 +13,7 @@ mod local;
 mod requests;
 mod runs;
 mod shutdown;
+mod signatures;
 mod support;
 mod targets;
 mod tls;

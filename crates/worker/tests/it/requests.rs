@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use punctual_testkit::fixtures::START;
 use punctual_testkit::sink::Sink;
+use punctual_worker::SigningKeys;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ use crate::support::{AMPLE, Raw, call, now, read_request, task, webhooks};
 async fn a_call_has_the_promised_headers() {
     let sink = Sink::start();
     let task = task(&sink.url("/hook?a=b"));
-    webhooks().call(&task, None, now(), Instant::now() + AMPLE).await;
+    webhooks().call(&task, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await;
     let hits = sink.hits("/hook?a=b");
     let hit = &hits[0];
     assert_eq!(hit.method, "POST");
@@ -79,7 +80,7 @@ async fn a_submitters_header_overrides_none_of_ours() {
     ] {
         headers.insert(name.to_owned(), value.to_owned());
     }
-    webhooks().call(&task, None, now(), Instant::now() + AMPLE).await;
+    webhooks().call(&task, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await;
     let hits = sink.hits("/");
     let hit = &hits[0];
     assert_eq!(hit.header("authorization"), "Bearer theirs");
@@ -105,7 +106,7 @@ async fn connections_are_used_again() {
     .await;
     let (webhooks, task) = (webhooks(), task(&server.url("/")));
     for _ in 0..10 {
-        webhooks.call(&task, None, now(), Instant::now() + AMPLE).await;
+        webhooks.call(&task, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await;
     }
     assert_eq!(server.accepted(), 1);
 }

@@ -13,7 +13,7 @@ use punctual_core::task::{Callback, CallbackBody, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_testkit::fixtures::{self, START};
 use punctual_worker::answer::{WebhookResult, judge};
-use punctual_worker::{WebhookConfig, Webhooks};
+use punctual_worker::{SigningKeys, WebhookConfig, Webhooks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ pub async fn call(url: &str) -> RunOutcome {
 
 /// The call of a URL.
 pub async fn call_within(url: &str, time: Duration) -> RunOutcome {
-    judged(webhooks().call(&task(url), None, now(), Instant::now() + time).await)
+    judged(webhooks().call(&task(url), None, &SigningKeys::NONE, now(), Instant::now() + time).await)
 }
 
 pub fn judged(result: WebhookResult) -> RunOutcome {

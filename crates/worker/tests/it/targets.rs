@@ -8,6 +8,7 @@ use punctual_core::run_end::RunOutcome;
 use punctual_core::state::{By, State};
 use punctual_core::trail::Actor;
 use punctual_testkit::sink::Sink;
+use punctual_worker::SigningKeys;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
@@ -22,7 +23,7 @@ async fn a_forbidden_target_sees_no_connection() {
     for host in ["127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "LocalHost"] {
         for scheme in ["http", "https"] {
             let task = task(&format!("{scheme}://{host}:{port}/"));
-            let outcome = judged(guarded.call(&task, None, now(), Instant::now() + AMPLE).await);
+            let outcome = judged(guarded.call(&task, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await);
             let RunOutcome::Failed(failed) = outcome.clone() else { panic!("{host}: {outcome:?}") };
             words.push(failed.error.message.into_owned());
             assert_eq!(failure(outcome), ("blocked_target".to_owned(), None, false), "{host}");
@@ -41,11 +42,12 @@ async fn the_own_api_sees_no_connection() {
     let guarded = client(everything.without_own(own, []));
     for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "[::]", "localhost"] {
         let task = task(&format!("http://{host}:{}/v1/queues/q/pause", own.port()));
-        let outcome = judged(guarded.call(&task, None, now(), Instant::now() + AMPLE).await);
+        let outcome = judged(guarded.call(&task, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await);
         assert_eq!(failure(outcome), ("blocked_target".to_owned(), None, false), "{host}");
     }
     let sink = Sink::start();
-    let beside = judged(guarded.call(&task(&sink.url("/")), None, now(), Instant::now() + AMPLE).await);
+    let beside =
+        judged(guarded.call(&task(&sink.url("/")), None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await);
     assert!(matches!(beside, RunOutcome::Completed { .. }), "another port of this machine: {beside:?}");
     listener.into_std().unwrap().accept().expect_err("no connection came");
 }
@@ -57,7 +59,7 @@ async fn a_submission_by_sql_never_calls_this_machine() {
     for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "localhost"] {
         let mut task = task(&format!("http://{host}:{port}/"));
         task.trail = By { now: now(), node: NodeId::new(1), actor: Actor::Sql }.submitted(State::Pending);
-        let outcome = judged(webhooks().call(&task, None, now(), Instant::now() + AMPLE).await);
+        let outcome = judged(webhooks().call(&task, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await);
         assert_eq!(failure(outcome), ("blocked_target".to_owned(), None, false), "{host}");
     }
     listener.into_std().unwrap().accept().expect_err("no connection came");
@@ -85,7 +87,9 @@ async fn an_invalid_callback_is_not_called() {
     }
     let mut none = task("http://127.0.0.1/");
     none.body.callback = None;
-    let outcome = judged(client(AllowedNetworks::loopback()).call(&none, None, now(), Instant::now() + AMPLE).await);
+    let outcome = judged(
+        client(AllowedNetworks::loopback()).call(&none, None, &SigningKeys::NONE, now(), Instant::now() + AMPLE).await,
+    );
     assert_eq!(failure(outcome), ("invalid_callback".to_owned(), None, false));
 }
 
