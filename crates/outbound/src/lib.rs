@@ -2,8 +2,8 @@
 //!
 //! Every HTTP client of the product that calls a URL which others choose has its connections from
 //! here. [`NetworkGuard`] decides which addresses may be called, and [`GuardedConnector`] connects
-//! to nothing else. The worker's webhooks go through it. Invariant: the address that is connected to
-//! is the one that was checked, so neither another way of writing it nor a name that changes
+//! to nothing else. The worker's webhooks go through it. Invariant: the address that is connected
+//! to is the one that was checked, so neither another way of writing it nor a name that changes
 //! meanwhile gets past the check.
 //!
 //! ```no_run

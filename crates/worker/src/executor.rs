@@ -71,8 +71,8 @@ enum CallEnd {
     Answered(WebhookResult),
     /// The node shut down before there was one. The target may have got the request.
     CutOff,
-    /// The node shut down before it was made, or its target had no slot in time, or the keys to sign
-    /// it with could not be read.
+    /// The node shut down before it was made, its target had no slot in time, or the keys to sign it
+    /// with could not be read.
     NotMade,
 }
 
@@ -147,7 +147,8 @@ impl Executor {
         }
     }
 
-    /// Sign and call → judge → settle. `results` are those of the task's dependencies, for an envelope.
+    /// Sign and call → judge → settle. `results` are those of the task's dependencies, for an
+    /// envelope.
     async fn run(self: Arc<Self>, run: StartedRun, results: Results) {
         let StartedRun { task, held_until, call_slot, mut target_slot } = run;
         let may_call = target_slot.try_enter() || self.wait_for_slot(&mut target_slot).await;

@@ -1,7 +1,7 @@
 //! The request to a webhook: its headers, the submitter's and then ours, and its body.
 //!
-//! The webhook client calls [`body`], and [`headers`] with what it made. A submitter's header never overrides one of
-//! ours, and the payload is in the body as its author wrote it.
+//! The webhook client calls [`body`], and [`headers`] with what it made. A submitter's header never
+//! overrides one of ours, and the payload is in the body as its author wrote it.
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use punctual_client::Envelope;

@@ -164,7 +164,12 @@ impl KeyCacheState {
         if self.known.len() >= KEPT_MAX {
             self.known.clear();
         }
-        self.known.extend(read.map(|(keys, tenant)| (tenant, KnownKeys { keys: Arc::new(keys), read_at })));
+        for (keys, tenant) in read {
+            // Whoever has wanted it since the read began is served. Should it be too old already, it
+            // is wanted again at the next look.
+            self.wanted.remove(&tenant);
+            self.known.insert(tenant, KnownKeys { keys: Arc::new(keys), read_at });
+        }
     }
 }
 

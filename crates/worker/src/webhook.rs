@@ -104,8 +104,8 @@ impl Webhooks {
     }
 
     /// Calls the webhook of `task`, at `now` by the store's clock and until `deadline` by ours.
-    /// `results` are those of its dependencies, and `keys` those of its tenant, by which the request
-    /// is signed.
+    /// `results` are those of its dependencies, and `keys` those of its tenant, which sign the
+    /// request.
     pub async fn call(
         &self,
         task: &Task,
