@@ -103,6 +103,9 @@ const CALLS: &[(&str, &str, Access)] = &[
     ("GET", "/v1/admin/tenants/{tenant}/keys", Needs(Administer)),
     ("DELETE", "/v1/admin/tenants/{tenant}/keys/{key_id}", Needs(Administer)),
     ("POST", "/v1/admin/tenants/{tenant}/keys/{key_id}/rotate", Needs(Administer)),
+    ("GET", "/v1/admin/tenants/{tenant}/webhook-secrets", Needs(Administer)),
+    ("POST", "/v1/admin/tenants/{tenant}/webhook-secrets", Needs(Administer)),
+    ("DELETE", "/v1/admin/tenants/{tenant}/webhook-secrets/{id}", Needs(Administer)),
 ];
 
 /// The table by route.

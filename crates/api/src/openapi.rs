@@ -31,7 +31,7 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 pub use parameters::{
-    ApiKeyPath, IdempotencyKey, IfMatch, IfNoneMatch, OperationPath, SchedulePath, TaskPath, TenantPath,
+    ApiKeyPath, IdempotencyKey, IfMatch, IfNoneMatch, OperationPath, SchedulePath, TaskPath, TenantPath, WebhookSecretPath,
 };
 pub use refusals::{
     Cancelled, Conflict, Invalid, NoRoom, NotFound, NotModified, StaleToken, TooLarge, Unavailable, VersionMismatch,
@@ -120,7 +120,8 @@ fn describe(document: &mut OpenApi) {
         ("forecast", "What will run. docs/schedules.md has more"),
         (
             "admin",
-            "Nodes, partitions, breakers, tenants and API keys, for operators. docs/operations.md, docs/breakers.md and docs/security.md have more",
+            "Nodes, partitions, breakers, tenants, API keys and webhook secrets, for operators. docs/operations.md, \
+             docs/breakers.md, docs/security.md and docs/webhooks.md have more",
         ),
         ("access", "Who the caller is. docs/security.md has more"),
         ("server", "Whether a node is alive, whether it can serve, and its metrics"),

@@ -109,6 +109,8 @@ codes! {
     TenantNotEmpty = CONFLICT, "tenant_not_empty", "The tenant has live tasks or schedules";
     /// The queue has live tasks.
     QueueNotEmpty = CONFLICT, "queue_not_empty", "The queue has live tasks";
+    /// The tenant has as many webhook secrets as may live.
+    TooManySecrets = CONFLICT, "too_many_secrets", "The tenant has two webhook secrets";
     /// Other writers changed it each time we tried.
     Conflict = CONFLICT, "conflict", "It kept changing";
     /// Another worker holds the task now, or it has finished.

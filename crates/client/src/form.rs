@@ -69,6 +69,11 @@ forms! {
     /// A short text for people.
     TextForm is "Text" = text("A short text for people: no control characters.", NO_CONTROLS)
         .min_length(Some(1)).max_length(Some(limits::NAME));
+    /// The id of a webhook secret.
+    WebhookSecretIdForm is "WebhookSecretId" = id("whs_");
+    /// The text of a webhook secret.
+    SigningSecretForm is "SigningSecret" = text("`whsec_` and the base64 of 24 to 64 bytes, with its padding.",
+        "^whsec_([A-Za-z0-9+/]{4}){8,20}(([A-Za-z0-9+/]{4})?([A-Za-z0-9+/][AQgw]==)?|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)$");
     /// The id of a task in a request, where its prefix may be left out.
     TaskRefForm is "TaskRef" = text("The id of a task; `task_` may be left out.", &format!("^(task_)?{UUID}$"))
         .examples([format!("task_{EXAMPLE}")]);

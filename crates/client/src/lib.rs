@@ -40,6 +40,7 @@ pub mod task;
 pub mod tenant;
 mod unique;
 pub mod upcoming;
+pub mod webhook_secret;
 mod words;
 pub mod worker;
 
@@ -61,7 +62,7 @@ pub use objects::RequestBody;
 pub use operation::{BulkRedrive, BulkRequest, DryRun, Operation, OperationKind, OperationState, TaskFilter};
 pub use page::{
     ApiKeyPage, BreakerPage, EventPage, NodePage, OccurrencePage, OperationPage, Page, PartitionPage, QueuePage,
-    RunPage, SchedulePage, TaskPage, TenantPage, UpcomingRunPage, WorkerPage,
+    RunPage, SchedulePage, TaskPage, TenantPage, UpcomingRunPage, WebhookSecretPage, WorkerPage,
 };
 pub use priority::Priority;
 pub use problem::{FieldError, Problem};
@@ -79,4 +80,5 @@ pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};
 pub use task::{LastError, Status, Task};
 pub use tenant::{NewTenant, Tenant, TenantLimits, TenantLimitsPatch, TenantPatch};
 pub use upcoming::{Upcoming, UpcomingItem};
+pub use webhook_secret::{MadeWebhookSecret, NewWebhookSecret, WebhookSecret};
 pub use worker::{Worker, WorkerStatus};

@@ -16,6 +16,7 @@ use crate::queue::Queue;
 use crate::schedule::{Occurrence, Schedule, UpcomingRun};
 use crate::task::Task;
 use crate::tenant::Tenant;
+use crate::webhook_secret::WebhookSecret;
 use crate::worker::Worker;
 
 /// A page of a list.
@@ -53,6 +54,8 @@ pub type OperationPage = Page<Operation>;
 pub type SchedulePage = Page<Schedule>;
 /// A page of occurrences of a schedule.
 pub type OccurrencePage = Page<Occurrence>;
+/// A page of webhook secrets.
+pub type WebhookSecretPage = Page<WebhookSecret>;
 /// The next instants of a schedule.
 pub type UpcomingRunPage = Page<UpcomingRun>;
 

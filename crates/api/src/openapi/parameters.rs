@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use punctual_client::form::{IdempotencyKeyForm, KeyIdForm, OperationIdForm, ScheduleIdForm, TaskRefForm, TenantForm};
+use punctual_client::form::{
+    IdempotencyKeyForm, KeyIdForm, OperationIdForm, ScheduleIdForm, TaskRefForm, TenantForm, WebhookSecretIdForm,
+};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::schema::{SchemaType, Type};
@@ -61,6 +63,19 @@ pub struct ApiKeyPath {
     /// The key's id.
     #[param(value_type = KeyIdForm)]
     key_id: String,
+}
+
+/// The tenant and the webhook secret of a call about a secret.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "documents what the path says")]
+pub struct WebhookSecretPath {
+    /// The tenant's name.
+    #[param(value_type = TenantForm)]
+    tenant: String,
+    /// The secret's id.
+    #[param(value_type = WebhookSecretIdForm)]
+    id: String,
 }
 
 /// The condition of a change.

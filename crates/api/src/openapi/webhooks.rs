@@ -37,10 +37,17 @@ const HEADERS: [(&str, &str, &str); 9] = [
     ("Webhook-Timestamp", "integer", "When the attempt began, in Unix seconds (Standard Webhooks)"),
 ];
 
-/// The headers of the tasks of a schedule.
-const SCHEDULE_HEADERS: [(&str, &str, &str); 2] = [
+/// The headers that come with some deliveries: of the tasks of a schedule, and of tenants with
+/// secrets.
+const SOME_HEADERS: [(&str, &str, &str); 3] = [
     ("Punctual-Schedule-Id", "string", "The schedule that submitted the task, if one did"),
     ("Punctual-Scheduled-For", "string", "The instant of the schedule that the task stands for"),
+    (
+        "Webhook-Signature",
+        "string",
+        "`v1,` and the base64 of an HMAC-SHA256 for each live secret of the tenant, separated by blanks (Standard \
+         Webhooks). Absent for a tenant without a secret",
+    ),
 ];
 
 /// What each answer does to the task.
@@ -60,7 +67,7 @@ const ANSWERS: [(&str, &str); 8] = [
 
 fn delivery() -> Value {
     let required = HEADERS.iter().map(|header| parameter(header, true));
-    let parameters = required.chain(SCHEDULE_HEADERS.iter().map(|header| parameter(header, false)));
+    let parameters = required.chain(SOME_HEADERS.iter().map(|header| parameter(header, false)));
     let responses = ANSWERS.map(|(status, meaning)| (status.to_owned(), answer(status, meaning)));
     json!({
         "operationId": "deliver_task",

@@ -1,5 +1,5 @@
-//! The nodes of the cluster, the partitions they own, open breakers, tenants and their keys, for
-//! operators.
+//! The nodes of the cluster, the partitions they own, open breakers, tenants, their keys and their
+//! webhook secrets, for operators.
 //!
 //! Nodes and partitions are short lists, shown as a whole unless the caller asks for pages.
 
@@ -7,6 +7,7 @@ mod breakers;
 mod keys;
 mod paging;
 mod tenants;
+mod webhook_secrets;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub fn router() -> OpenApiRouter<Api> {
         .merge(breakers::router())
         .merge(tenants::router())
         .merge(keys::router())
+        .merge(webhook_secrets::router())
 }
 
 /// Lists nodes.

@@ -1,6 +1,7 @@
 //! Which crate may depend on which: ARCHITECTURE.md's rule, checked against the manifests.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -94,6 +95,34 @@ fn only_the_testkit_can_forge_changes() {
             assert_eq!(forges, package["name"] == "punctual-testkit", "{} asks for `testing`", package["name"]);
         }
     }
+}
+
+/// What the server calls for others goes through the guard of `punctual-outbound`: no other service
+/// opens a connection of its own.
+#[test]
+fn services_connect_through_the_guard_alone() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders: Vec<PathBuf> = packages()
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .filter(|name| layer(name) == Layer::Service && *name != "punctual-outbound")
+        .map(|name| crates.join(name.trim_start_matches("punctual-")).join("src"))
+        .collect();
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).expect("a folder of sources").flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if !path.ends_with("tests.rs") {
+                files += 1;
+                let text = std::fs::read_to_string(&path).expect("a source can be read");
+                for way in ["HttpConnector", "reqwest", "TcpStream::connect", "TcpSocket", "UdpSocket"] {
+                    assert!(!text.contains(way), "{} connects by {way}", path.display());
+                }
+            }
+        }
+    }
+    assert!(files > 200, "the sources were not read: {files} files");
 }
 
 /// Every crate of the workspace with its dependencies outside of tests.

@@ -12,6 +12,7 @@ mod dots;
 mod envelope;
 mod hostile;
 mod retries;
+mod signatures;
 
 /// A task for a path of a sink, with quick retries and these fields.
 fn hook(sink: &Sink, path: &str, fields: Value) -> Value {

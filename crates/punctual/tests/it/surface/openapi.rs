@@ -64,6 +64,9 @@ const CALLS: &[&str] = &[
     "GET /v1/admin/partitions",
     "GET /v1/admin/breakers",
     "POST /v1/admin/breakers/reset",
+    "GET /v1/admin/tenants/{}/webhook-secrets",
+    "POST /v1/admin/tenants/{}/webhook-secrets",
+    "DELETE /v1/admin/tenants/{}/webhook-secrets/{}",
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
@@ -256,6 +259,7 @@ async fn every_call_answers_as_the_document_says() {
     }
     let nothing = json!({"tenant": "nobody"});
     checker.check("POST /v1/admin/breakers/reset", &caller.api.post("/v1/admin/breakers/reset", &nothing).await);
+    check_webhook_secrets(&caller, &mut checker).await;
     check_tasks(&caller, &mut checker).await;
     check_runs(&caller, &mut checker).await;
     check_queues(&caller, &mut checker).await;
@@ -268,6 +272,23 @@ async fn every_call_answers_as_the_document_says() {
     }
     let unchecked: Vec<&&str> = CALLS.iter().filter(|call| !checker.checked.contains(**call)).collect();
     assert!(unchecked.is_empty(), "{unchecked:?} were not called");
+}
+
+async fn check_webhook_secrets(caller: &Caller, checker: &mut Checker) {
+    let secrets = format!("/v1/admin/tenants/t-{}/webhook-secrets", uuid::Uuid::now_v7().simple());
+    let create = "POST /v1/admin/tenants/{}/webhook-secrets";
+    let own = json!({"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"});
+    let made = caller.api.post(&secrets, &own).await;
+    checker.check(create, &made);
+    // The same one again, one that is malformed, the second, and one too many.
+    for body in [own, json!({"secret": "whsec_"}), json!({}), json!({})] {
+        checker.check(create, &caller.api.post(&secrets, &body).await);
+    }
+    checker.check("GET /v1/admin/tenants/{}/webhook-secrets", &caller.api.get(&secrets).await);
+    let one = format!("{secrets}/{}", made.expect(201)["id"].as_str().expect("an id"));
+    for _ in 0..2 {
+        checker.check("DELETE /v1/admin/tenants/{}/webhook-secrets/{}", &caller.api.delete(&one).await);
+    }
 }
 
 async fn check_tasks(caller: &Caller, checker: &mut Checker) {
