@@ -84,6 +84,9 @@ pub fn faults(role: AccessRole, scope: &KeyScope) -> Vec<(&'static str, &'static
         let field = if scope.types.is_empty() { "/queues" } else { "/types" };
         faults.push((field, "must be empty for an admin, who may do everything; choose another role"));
     }
+    if role == AccessRole::Admin && !scope.payloads {
+        faults.push(("/payloads", "must be true for an admin, who may do everything; choose another role"));
+    }
     if role == AccessRole::Worker && !scope.payloads {
         faults.push(("/payloads", "must be true for a worker, who could not work without them"));
     }
@@ -148,6 +151,7 @@ mod tests {
         let blind = KeyScope { payloads: false, ..scope(&[], &[]) };
         let fields = |role, scope: &KeyScope| faults(role, scope).into_iter().map(|fault| fault.0).collect::<Vec<_>>();
         assert_eq!(fields(AccessRole::Worker, &blind), ["/payloads"]);
+        assert_eq!(fields(AccessRole::Admin, &blind), ["/payloads"]);
         assert_eq!(fields(AccessRole::Worker, &scope(&["a"], &["b"])), ["/types"]);
         assert_eq!(fields(AccessRole::Admin, &scope(&["a"], &[])), ["/types"]);
         assert_eq!(fields(AccessRole::Admin, &scope(&[], &["a"])), ["/queues"]);

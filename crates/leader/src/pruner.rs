@@ -1,6 +1,6 @@
 //! The pruner: removes old history, old idempotency keys, expired entries of the ledger, past
-//! minutes of the forecast, nonces of signed requests, workers that were not seen for long, and lanes
-//! that nothing names.
+//! minutes of the forecast, nonces of signed requests, workers that were not seen for long, and
+//! lanes that nothing names.
 //!
 //! The leader runs it in small steps with a pause after each, so that other writes wait only
 //! briefly. Invariant: a step depends on the clock and the rows alone. So a former leader that

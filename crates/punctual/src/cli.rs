@@ -3,6 +3,7 @@
 mod bench;
 mod config;
 mod flags;
+mod init;
 mod migrate;
 mod serve;
 mod sink;
@@ -28,6 +29,9 @@ struct Cli {
 enum Command {
     /// Run the server.
     Serve(flags::Flags),
+    /// Make the first admin key in the store, and print it.
+    #[command(mut_args(init::hide_others))]
+    Init(init::InitArguments),
     /// Print the settings in force, or the documented defaults.
     Config(config::ConfigArguments),
     /// Bring the store's schema up to date, revert its last step, or show its status.
@@ -45,6 +49,7 @@ pub type StoreWrapper = fn(Arc<dyn Store>) -> Arc<dyn Store>;
 pub fn main(wrap_store: StoreWrapper) -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(flags) => serve::run(&flags, wrap_store),
+        Command::Init(arguments) => init::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Sink(arguments) => sink::run(&arguments),

@@ -33,8 +33,8 @@ use self::reader::SettingReader;
 pub use self::risks::risks;
 pub use self::secret::SecretUrl;
 pub use self::sections::{
-    BreakerSettings, LeaderSettings, LeaseSettings, LimitSettings, RetentionSettings, SchedulerSettings, TaskSettings,
-    WebhookSettings, WorkerSettings,
+    AuthSettings, BreakerSettings, LeaderSettings, LeaseSettings, LimitSettings, RetentionSettings, SchedulerSettings,
+    TaskSettings, WebhookSettings, WorkerSettings,
 };
 use self::sections::{DAY, HOUR, SECOND};
 pub use self::settings::{DEFAULT_FILE, RawSettings, SettingOrigin};
@@ -63,6 +63,7 @@ pub struct Config {
     pub broker: BrokerChoice,
     pub coordinator: CoordinatorChoice,
     pub roles: BTreeSet<Role>,
+    pub auth: AuthSettings,
     pub limits: LimitSettings,
     pub tasks: TaskSettings,
     pub scheduler: SchedulerSettings,
@@ -126,6 +127,7 @@ impl Config {
             broker: read.text("broker", BrokerChoice::parse),
             coordinator: read.text("coordinator", CoordinatorChoice::parse),
             roles: read.list("roles", Role::parse).into_iter().collect(),
+            auth: AuthSettings::read(&mut read),
             limits: LimitSettings::read(&mut read),
             tasks: TaskSettings::read(&mut read),
             scheduler: SchedulerSettings::read(&mut read),
@@ -142,6 +144,8 @@ impl Config {
                 level: read.text("log.level", log_level),
             },
         };
+        let is_guarded = config.auth.enabled || config.listen.ip().is_loopback();
+        read.require("listen", is_guarded, UNGUARDED);
         read.require("roles", !config.roles.is_empty(), "must name at least one role");
         let BrokerChoice::Embedded = config.broker;
         let has = |role| config.roles.contains(&role);
@@ -168,19 +172,16 @@ fn node_name(text: &str) -> Result<Option<String>, String> {
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let advice = "must be an IP address and a port, such as 127.0.0.1:7400";
-    let address: SocketAddr = text.parse().map_err(|_| advice.to_owned())?;
-    if address.ip().is_loopback() {
-        Ok(address)
-    } else {
-        let advice = "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted";
-        Err(advice.to_owned())
-    }
+    text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:7400".to_owned())
 }
 
 fn admin_address(text: &str) -> Result<Option<SocketAddr>, String> {
     if text.is_empty() { Ok(None) } else { listen_address(text).map(Some) }
 }
+
+/// The refusal of an address that others could call while everyone may do everything.
+const UNGUARDED: &str = "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted; \
+                         set auth.enabled = true for others";
 
 fn host_name(text: &str) -> Result<String, String> {
     let is_plain = text.len() <= 253

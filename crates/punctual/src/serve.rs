@@ -13,7 +13,7 @@ mod open_files;
 mod parts;
 mod running;
 mod scheduler;
-mod store;
+pub(crate) mod store;
 mod tally;
 mod worker;
 

@@ -1,6 +1,7 @@
 //! The product as its users meet it: the real program, spoken to over HTTP and by signals.
 
 mod it {
+    mod auth;
     mod backlog;
     mod batch;
     mod bench;

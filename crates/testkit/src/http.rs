@@ -18,12 +18,13 @@ use crate::wire::{HttpReader, find};
 /// Longer than the longest wait for leases: a server that has not answered by then hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(90);
 
-/// A client: a server, perhaps a tenant, and a pool of connections.
+/// A client: a server, perhaps a tenant and a key, and a pool of connections.
 #[derive(Clone, Debug)]
 pub struct ApiClient {
     base: String,
     tenant: Option<String>,
     trust: Trust,
+    key: Option<String>,
     client: reqwest::Client,
 }
 
@@ -65,7 +66,7 @@ impl ApiClient {
             builder = builder.identity(identity.expect("the test's own certificate is one"));
         }
         let client = builder.build().expect("invariant: a client without settings that can fail is built");
-        Self { base: base.trim_end_matches('/').to_owned(), tenant: None, trust, client }
+        Self { base: base.trim_end_matches('/').to_owned(), tenant: None, key: None, trust, client }
     }
 
     /// The same with the header `Punctual-Tenant`.
@@ -74,10 +75,16 @@ impl ApiClient {
         Self { tenant: Some(name.to_owned()), ..self.clone() }
     }
 
+    /// The same, showing an API key.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..self.clone() }
+    }
+
     /// The same with connections of its own.
     #[must_use]
     pub fn apart(&self) -> Self {
-        Self { tenant: self.tenant.clone(), ..Self::with(&self.base, self.trust.clone()) }
+        Self { tenant: self.tenant.clone(), key: self.key.clone(), ..Self::with(&self.base, self.trust.clone()) }
     }
 
     /// Begins any call.
@@ -86,6 +93,9 @@ impl ApiClient {
         let mut request = self.client.request(verb, format!("{}{path}", self.base));
         if let Some(tenant) = &self.tenant {
             request = request.header("punctual-tenant", tenant);
+        }
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
         }
         ApiCall { request, sent: format!("{method} {path}") }
     }

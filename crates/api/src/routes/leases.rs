@@ -107,8 +107,8 @@ async fn lease(
     })
 }
 
-/// Refuses a poll that could get tasks which the caller does not reach. A poll of queues gets all of
-/// their types, and one of types all of their queues.
+/// Refuses a poll that could get tasks which the caller does not reach. A poll of queues gets all
+/// of their types, and one of types all of their queues.
 fn require_reach(caller: &Caller, filter: &PollFilter) -> Result<(), Problem> {
     let scope = &caller.principal.scope;
     match filter {

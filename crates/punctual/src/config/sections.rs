@@ -21,6 +21,24 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 pub(super) const DAY: Duration = Duration::from_hours(24);
 
+/// Who may call.
+#[derive(Clone, Copy, Debug)]
+pub struct AuthSettings {
+    pub enabled: bool,
+    pub signed_requests: bool,
+    pub public_metrics: bool,
+}
+
+impl AuthSettings {
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        Self {
+            enabled: read.flag("auth.enabled"),
+            signed_requests: read.flag("auth.signed_requests"),
+            public_metrics: read.flag("auth.public_metrics"),
+        }
+    }
+}
+
 /// The bounds of the HTTP interface.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitSettings {

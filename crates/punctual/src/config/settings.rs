@@ -117,11 +117,15 @@ impl RawSettings {
     }
 
     /// Takes loopback out of the networks that webhooks may go to by default, unless the store is
-    /// embedded: others than this machine can submit to a shared one. Called after all layers.
+    /// embedded and authentication off: otherwise others than this machine can submit. Called after
+    /// all layers.
     pub fn narrow_defaults(&mut self) {
         let is_embedded = self.get("store").value.as_str() == Some("sqlite");
+        let is_open = self.get("auth.enabled").value.as_bool() == Some(false);
         let networks = self.by_key.get_mut("webhooks.allow_networks");
-        if let Some(networks) = networks.filter(|networks| !is_embedded && networks.origin == SettingOrigin::Default) {
+        if let Some(networks) =
+            networks.filter(|networks| !(is_embedded && is_open) && networks.origin == SettingOrigin::Default)
+        {
             networks.value = Value::Array(Vec::new());
         }
     }
@@ -170,7 +174,8 @@ impl RawSettings {
 fn is_setting(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let of_kubernetes = rest == "PORT" || rest.starts_with("PORT_") || rest.starts_with("SERVICE_");
-    rest != "CONFIG" && !of_kubernetes
+    // The second is for commands that call a server.
+    !["CONFIG", "API_KEY_FILE"].contains(&rest) && !of_kubernetes
 }
 
 /// The expected type, if the value has another.

@@ -81,6 +81,7 @@ fn loopback_is_allowed_by_default_for_the_embedded_store_only() {
     let asked = ("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "127.0.0.0/8,::1");
     let denied = ("PUNCTUAL_WEBHOOKS__DENY_NETWORKS", "127.0.0.0/8, ::1, 9.9.9.0/24");
     let nothing = ("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "");
+    let guarded = ("PUNCTUAL_AUTH__ENABLED", "true");
     for (environment, flags, allowed) in [
         (&[][..], &[][..], true),
         (&[], &[postgres], false),
@@ -88,6 +89,7 @@ fn loopback_is_allowed_by_default_for_the_embedded_store_only() {
         (&[listed], &[], false),
         (&[nothing], &[], false),
         (&[denied], &[], false),
+        (&[guarded], &[], false),
     ] {
         let networks = load("", environment, flags).unwrap().webhooks.networks;
         for address in ["127.0.0.1", "::1"] {
@@ -96,6 +98,14 @@ fn loopback_is_allowed_by_default_for_the_embedded_store_only() {
         let is_denied = environment == [denied];
         assert_eq!(networks.forbids("9.9.9.9".parse().unwrap()), is_denied);
     }
+}
+
+#[test]
+fn other_addresses_need_authentication() {
+    let listen = ("--listen", "0.0.0.0:7400");
+    assert!(load("", &[], &[listen]).unwrap_err().contains("set auth.enabled = true"));
+    let config = load("[auth]\nenabled = true", &[], &[listen]).unwrap();
+    assert_eq!((config.listen.port(), config.auth.enabled, config.auth.signed_requests), (7_400, true, false));
 }
 
 #[test]
@@ -108,7 +118,7 @@ fn all_faults_are_reported_at_once() {
   limits.batch_tasks = "many" in punctual.toml: must be a whole number
   limits.payload_bytes = 0 in punctual.toml: must be between 1 and 16777216
   limts in punctual.toml: unknown key; did you mean limits?
-  listen = "0.0.0.0:80" from --listen: authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted
+  listen = "0.0.0.0:80" from --listen: authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted; set auth.enabled = true for others
   listne in punctual.toml: unknown key; did you mean listen?
   roles = 3 in punctual.toml: must be a list of strings
   roles = ["api", "dashboard"] from --roles: there is no dashboard in this version; leave that role out
@@ -130,7 +140,8 @@ fn one_fault_is_one_sentence() {
         (
             "--listen",
             "[::]:7400",
-            "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted",
+            "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted; set \
+             auth.enabled = true for others",
         ),
         ("--broker", "amqp://host", "this build knows the broker embedded only; amqp:// is not supported yet"),
         ("--coordinator", "etcd", "this build knows the coordinator store only"),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_api::auth::{AuthConfig, Authenticator};
 use punctual_api::cluster;
 use punctual_api::presence::PresenceFlusher;
 use punctual_api::readiness::{ProbeFault, Probes, ReadinessProbe};
@@ -54,6 +55,7 @@ pub fn start(
     };
     serve(groups, "api", routes, main, setup(parts, tls.clone()));
     watch_tls(groups, parts, tls);
+    note_key_uses(groups, operations);
     let (finishes, store) = (Arc::clone(&parts.finish_watch), Arc::clone(&parts.store));
     groups.http.spawn("finish watch", |stop| finishes.run(store, stop));
     let watched = api.clone();
@@ -74,6 +76,7 @@ pub fn start_operations(groups: &mut Groups, parts: &NodeParts, operations: &Arc
     };
     serve(groups, "operations", routes, main, setup(parts, tls.clone()));
     watch_tls(groups, parts, tls);
+    note_key_uses(groups, operations);
 }
 
 /// Serves operators on a listener of their own, with connections of its own.
@@ -103,8 +106,21 @@ pub fn operations(parts: &NodeParts) -> Operations {
     // Without a broker there is none to ask.
     let probes = Probes { broker: None, migrations: parts.postgres.clone().map(schema_probe) };
     let deadline = parts.config.limits.request_timeout;
-    Operations::new(Arc::clone(&parts.store), parts.metrics.clone(), probes, deadline)
-        .with_allowed_hosts(AllowedHosts::new(parts.config.allowed_hosts.clone()))
+    let operations = Operations::new(Arc::clone(&parts.store), parts.metrics.clone(), probes, deadline)
+        .with_allowed_hosts(AllowedHosts::new(parts.config.allowed_hosts.clone()));
+    let auth = parts.config.auth;
+    if !auth.enabled {
+        return operations;
+    }
+    let config = AuthConfig { signed_requests: auth.signed_requests, public_metrics: auth.public_metrics };
+    operations.with_auth(Arc::new(Authenticator::new(parts.database.clone(), Arc::clone(&parts.clock), config)))
+}
+
+/// Writes when keys were last used, if there are keys.
+fn note_key_uses(groups: &mut Groups, operations: &Operations) {
+    if let Some(auth) = operations.auth.clone() {
+        groups.http.spawn("key uses", |stop| auth.run(stop));
+    }
 }
 
 /// Only a shared store needs it. The embedded one belongs to this process, and its schema is

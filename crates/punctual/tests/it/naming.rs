@@ -14,8 +14,10 @@ const STORES: &str = "the same part in each store";
 
 /// Names that are defined more than once for one concept, each with its reason.
 const REASONS: &[(&str, &str)] = &[
+    ("AccessRole", WIRE),
     ("Allowances", STORES),
     ("Beat", WIRE),
+    ("Caller", "who calls the server: of a request, and in a trial"),
     ("Cli", "the command line of a binary"),
     ("Config", LOOP),
     ("Covers", WIRE),
@@ -57,6 +59,8 @@ const REASONS: &[(&str, &str)] = &[
     ("Session", STORES),
     ("Shared", "the state behind a handle; private to its module"),
     ("Task", WIRE),
+    ("Tenant", "a tenant on the wire, and the name of one in a request"),
+    ("TenantLimits", WIRE),
     ("Walks", STORES),
 ];
 

@@ -28,7 +28,8 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Lists open circuit breakers.
 ///
-/// Of all tenants, or of one, by tenant and target; only an admin sees those of others. Closed breakers are not listed.
+/// Of all tenants, or of one, by tenant and target; only an admin sees those of others. Closed
+/// breakers are not listed.
 #[utoipa::path(
     get, path = "/v1/admin/breakers", tag = "admin",
     params(("tenant" = Option<String>, Query, min_length = 1, description = "Only breakers of this tenant"), PageParams),
