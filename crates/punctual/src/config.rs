@@ -146,6 +146,8 @@ impl Config {
         };
         let is_guarded = config.auth.enabled || config.listen.ip().is_loopback();
         read.require("listen", is_guarded, UNGUARDED);
+        let is_guarded = config.auth.enabled || config.admin_listen.is_none_or(|admin| admin.ip().is_loopback());
+        read.require("admin.listen", is_guarded, UNGUARDED);
         read.require("roles", !config.roles.is_empty(), "must name at least one role");
         let BrokerChoice::Embedded = config.broker;
         let has = |role| config.roles.contains(&role);

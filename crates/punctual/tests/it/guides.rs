@@ -41,6 +41,7 @@ follow! {
     queues_md_does_what_it_says: "docs/queues.md";
     retries_md_does_what_it_says: "docs/retries.md";
     schedules_md_does_what_it_says: "docs/schedules.md";
+    security_md_does_what_it_says: "docs/security.md";
     tls_md_does_what_it_says: "docs/tls.md";
     webhooks_md_does_what_it_says: "docs/webhooks.md";
     workers_md_does_what_it_says: "docs/workers.md";

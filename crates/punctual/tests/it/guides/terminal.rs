@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
+use crate::it::world::PUNCTUAL;
+
 /// Printed after each command, with its exit code; no command of a tour prints it.
 const END: &str = "--end-of-command--";
 
@@ -20,7 +22,14 @@ pub struct Terminal {
 impl Terminal {
     /// Opens a terminal in a directory.
     pub fn open(directory: &Path) -> Self {
+        // The program under test is called by its name, without the settings of the test run.
+        let programs = Path::new(PUNCTUAL).parent().expect("a program is in a directory");
+        let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("bash");
+        command.env("PATH", format!("{}:{path}", programs.display()));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
+            command.env_remove(name);
+        }
         command.args(["--noprofile", "--norc", "-s"]).current_dir(directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut shell = command.spawn().expect("bash runs");
