@@ -33,6 +33,7 @@ use self::key_cache::{KeyCache, KnownKey};
 use self::key_uses::KeyUses;
 use self::throttle::Throttle;
 use crate::access::{self, Access};
+use crate::cpu_pool::CpuPool;
 use crate::extract::body;
 use crate::problem::{Code, Problem};
 use crate::server::Peer;
@@ -57,6 +58,8 @@ pub struct Authenticator {
     tenants: Arc<dyn Tenants>,
     clock: Arc<dyn Clock>,
     config: AuthConfig,
+    /// Where large bodies are hashed.
+    pool: CpuPool,
 }
 
 /// A signature whose key is known. Its request is not: the body has to be read first.
@@ -82,6 +85,7 @@ impl Authenticator {
             tenants,
             clock,
             config,
+            pool: CpuPool::default(),
         }
     }
 
@@ -125,14 +129,19 @@ impl Authenticator {
     /// Checks a signed request, and hands on who sent it. Its body is read up to `body_bytes`.
     pub async fn verify(&self, claim: SignedClaim, request: Request, body_bytes: usize) -> Result<Request, Problem> {
         let SignedClaim { signature, key, needs, from } = claim;
-        let method = request.method().clone();
-        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let (head, sent) = request.into_parts();
         let bytes = body::read(Request::from_parts(head.clone(), sent), body_bytes).await?;
-        let signed = SignedRequest { method: method.as_str(), target: &target, body: &bytes };
         let now = self.clock.now();
-        let is_good =
-            signature.is_of(now) && !key.record.has_ended(now) && signature.covers(signed, &key.record.digest);
+        let is_valid = signature.is_of(now) && !key.record.has_ended(now);
+        let covers = {
+            let (signature, digest, bytes) = (signature.clone(), key.record.digest, bytes.clone());
+            let (method, uri) = (head.method.clone(), head.uri.clone());
+            move || {
+                let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+                signature.covers(SignedRequest { method: method.as_str(), target, body: &bytes }, &digest)
+            }
+        };
+        let is_good = is_valid && self.pool.run(bytes.len(), covers).await?;
         // Only the holder of a key can fill the table of nonces. A nonce is kept as long as its
         // signature could be sent again, whichever clock is ahead.
         let end = now.plus_millis(2 * signed_millis(WINDOW));

@@ -137,14 +137,13 @@ async fn run(
     }
     let wait = || permit.as_ref().map(Permit::wait).unwrap_or_default();
     let body_bytes = admission.as_ref().map_or(0, |admission| admission.longest_body(request.uri().path()));
-    let known = async {
-        match claim.zip(operations.auth.as_ref()) {
-            None => Ok(request),
-            Some((claim, auth)) => auth.verify(claim, request, body_bytes).await,
-        }
-    };
     let work = async {
-        match known.await {
+        // Boxed, as signed requests are rare, and this future is moved for every request.
+        let verified = match claim.zip(operations.auth.as_ref()) {
+            None => return next.run(request).await,
+            Some((claim, auth)) => Box::pin(auth.verify(claim, request, body_bytes)).await,
+        };
+        match verified {
             Ok(request) => next.run(request).await,
             Err(refusal) => refusal.into_response(),
         }

@@ -6,7 +6,7 @@ const fn table() -> [u32; 256] {
     let mut table = [0; 256];
     let mut at = 0;
     while at < 256 {
-        // Lossless: the index is a byte.
+        #[expect(clippy::cast_possible_truncation, reason = "the index is a byte")]
         let mut row = at as u32;
         let mut bit = 0;
         while bit < 8 {

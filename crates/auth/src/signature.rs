@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::api_key::short_id;
 
 /// How far the time of a signature may be from the time of the server.
-pub const WINDOW: Duration = Duration::from_secs(300);
+pub const WINDOW: Duration = Duration::from_mins(5);
 
 /// The lengths that a nonce may have.
 const NONCE_CHARACTERS: std::ops::RangeInclusive<usize> = 8..=128;

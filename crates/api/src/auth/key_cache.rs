@@ -92,7 +92,8 @@ impl KeyCache {
             }
             return Ok(found.key);
         }
-        match tokio::time::timeout(READ_TIMEOUT, self.read_in_turn(id)).await {
+        // Boxed, as most requests need no read.
+        match Box::pin(tokio::time::timeout(READ_TIMEOUT, self.read_in_turn(id))).await {
             Ok(read) => Ok(read?),
             Err(_) => Err(StoreError::Unavailable("an API key was not read in time".to_owned()).into()),
         }

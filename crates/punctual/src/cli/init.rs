@@ -56,7 +56,9 @@ pub fn run(arguments: &InitArguments) -> anyhow::Result<()> {
 
 async fn init(arguments: &InitArguments, config: Config) -> anyhow::Result<String> {
     let is_embedded = config.store == StoreChoice::Sqlite;
-    let config = Config { store_connections: CONNECTIONS_MIN_USED, read_store: None, ..config };
+    // As few connections as a store takes: the servers need the others.
+    let store_connections = usize::try_from(CONNECTIONS_MIN)?;
+    let config = Config { store_connections, read_store: None, ..config };
     let opened = store::open(&config, NodeId::random()).await;
     let opened = if is_embedded { opened.context(STOP_FIRST) } else { opened }?;
     let now = opened.clock.now();
@@ -72,9 +74,6 @@ async fn init(arguments: &InitArguments, config: Config) -> anyhow::Result<Strin
     opened.database.close().await.context("cannot close the store")?;
     made.map(|()| issued.text.expose().to_owned())
 }
-
-/// As few connections as a store takes: the servers need the others.
-const CONNECTIONS_MIN_USED: usize = CONNECTIONS_MIN.unsigned_abs() as usize;
 
 /// What to do while a server has the embedded store open.
 const STOP_FIRST: &str = "cannot open the store; if a server runs on it, stop the server for a moment, or make keys with an \

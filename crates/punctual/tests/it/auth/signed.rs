@@ -25,9 +25,10 @@ impl Signing<'_> {
     /// The header.
     pub fn header(&self) -> String {
         let Self { key_id, key, method, path, body, seconds, nonce } = self;
-        let secret = key.rsplit('_').next().unwrap();
+        let secret = key.rsplit('_').next().expect("invariant: a key has parts");
         let text = format!("{method}\n{path}\n{seconds}\n{nonce}\n{}", hex::encode(Sha256::digest(body)));
-        let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap().chain_update(text);
+        let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("invariant: a key of any length will do");
+        let mac = mac.chain_update(text);
         format!("keyid={key_id},ts={seconds},nonce={nonce},sig={}", hex::encode(mac.finalize().into_bytes()))
     }
 
