@@ -28,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 /// No step of a test takes this long; one that does hangs.
 pub const HANGS: Duration = Duration::from_secs(20);
 
+/// The answer at `/large`: more than the kernel's buffers take.
+pub const LARGE_BYTES: usize = 64 * 1024 * 1024;
+
 pub const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// What a test that must hold with and without TLS goes through.
@@ -159,8 +162,9 @@ fn routes(arrive: mpsc::UnboundedSender<()>, gate: Arc<Notify>) -> Router {
         Some(Extension(certificate)) => format!("{certificate:?}"),
         None => "nobody".to_owned(),
     };
-    let hello = get(async || "hello");
-    Router::new().route("/", hello).route("/echo", post(echo)).route("/wait", get(wait)).route("/who", get(who))
+    let (hello, large) = (get(async || "hello"), get(async || vec![b'x'; LARGE_BYTES]));
+    let routes = Router::new().route("/", hello).route("/large", large);
+    routes.route("/echo", post(echo)).route("/wait", get(wait)).route("/who", get(who))
 }
 
 /// A client that trusts `root`, shows `identity`, and offers these protocols.

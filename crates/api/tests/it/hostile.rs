@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use punctual_api::server::ServerLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::it::harness::{HANGS, Server, WIRES, Wire, quick};
+use crate::it::harness::{HANGS, LARGE_BYTES, Server, WIRES, Wire, quick};
 
 /// A request that must not be seen behind ambiguous bytes.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -131,6 +131,27 @@ async fn a_head_that_drips_is_closed_in_time() {
             // Over TLS the server began to count a moment before the peer.
             assert!(closed >= Duration::from_millis(250) && closed < HANGS / 2, "{closed:?} after {beginning:?}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_does_not_read_is_cut_off() {
+    for wire in WIRES {
+        let limits = ServerLimits { unread: Duration::from_millis(300), ..ServerLimits::default() };
+        let server = Server::on(wire, limits).await;
+        let mut peer = server.connect().await;
+        peer.send(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        // More bytes for the server, until it has reset the connection.
+        let cut = async {
+            while peer.0.write_all(b"GET").await.is_ok() && peer.0.flush().await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(HANGS, cut).await.expect("it is kept");
+        let mut read = Vec::new();
+        drop(peer.0.read_to_end(&mut read).await);
+        assert!(read.len() < LARGE_BYTES, "{wire:?}: {}", read.len());
+        server.connect().await.get().await;
     }
 }
 

@@ -93,9 +93,13 @@ fn serve_operators(
     serve(groups, "operators", routes, listener, ServerSetup { limits, tls, metrics });
 }
 
-/// Takes over new certificates.
+/// Takes over new certificates, and warns of one that clients refuse.
 fn watch_tls(groups: &mut Groups, parts: &NodeParts, tls: Option<Arc<TlsIdentity>>) {
     if let Some(identity) = tls {
+        let now = u64::try_from(parts.clock.now().as_millis() / 1_000).unwrap_or_default();
+        if identity.expires_at() <= now {
+            tracing::warn!("the certificate in tls.cert_file has expired, so clients refuse it; renew it");
+        }
         let reloader = TlsReloader::new(identity, parts.metrics.connections.clone());
         groups.http.spawn("TLS reloader", |stop| reloader.run(stop));
     }

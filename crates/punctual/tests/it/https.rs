@@ -155,6 +155,17 @@ async fn bad_files_are_one_sentence_at_the_start() {
     }
 }
 
+/// It serves clients that do not look, and the node can be restarted before the renewal.
+#[tokio::test]
+async fn an_expired_certificate_is_warned_of() {
+    let identity = Identity::new();
+    let spec = CertificateSpec { names: &["127.0.0.1"], is_expired: true, ..CertificateSpec::default() };
+    identity.authority.issue_as(spec).write(identity.folder.path(), "node");
+    let world = World::start_with(|serve| identity.set(serve)).await;
+    world.server.until_logged(&["the certificate in tls.cert_file has expired"]).await;
+    assert!(identity.client(&world).call("GET", "/healthz").try_send().await.is_err());
+}
+
 /// What is for operators is at their listener only; what is for both, at both.
 #[tokio::test]
 async fn operators_can_have_a_listener_of_their_own() {
