@@ -8,9 +8,12 @@
 //! Invariant: a caller that is not known learns nothing but that. Whatever is wrong with its
 //! credential, the answer is the same.
 
+mod bearer_tokens;
+mod certificates;
 mod credential;
 mod key_cache;
 mod key_uses;
+mod published_keys;
 mod throttle;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,6 +31,7 @@ use punctual_core::tenants::Tenants;
 use punctual_core::time::signed_millis;
 use tokio_util::sync::CancellationToken;
 
+use self::bearer_tokens::BearerFault;
 use self::credential::Credential;
 use self::key_cache::{KeyCache, KnownKey};
 use self::key_uses::KeyUses;
@@ -36,18 +40,24 @@ use crate::access::{self, Access};
 use crate::cpu_pool::CpuPool;
 use crate::extract::body;
 use crate::problem::{Code, Problem};
-use crate::server::Peer;
+use crate::server::{ClientCertificate, Peer};
+
+pub use self::bearer_tokens::{BearerTokens, TokenKeys};
+pub use self::certificates::CertificateRule;
+pub use self::published_keys::{FetchKeys, PublishedKeys};
 
 /// How often the uses of keys are written.
 const USES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What may be set about authentication.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct AuthConfig {
     /// Whether signed requests are accepted.
     pub signed_requests: bool,
     /// Whether the metrics need no credential.
     pub public_metrics: bool,
+    /// For whom the certificates of callers stand.
+    pub certificates: Vec<CertificateRule>,
 }
 
 /// Knows callers by their credentials (see the module).
@@ -58,6 +68,8 @@ pub struct Authenticator {
     tenants: Arc<dyn Tenants>,
     clock: Arc<dyn Clock>,
     config: AuthConfig,
+    /// Who knows the bearers of tokens; none: tokens are not accepted.
+    tokens: Option<BearerTokens>,
     /// Where large bodies are hashed.
     pool: CpuPool,
 }
@@ -85,8 +97,15 @@ impl Authenticator {
             tenants,
             clock,
             config,
+            tokens: None,
             pool: CpuPool::default(),
         }
+    }
+
+    /// Accepts tokens, too.
+    #[must_use]
+    pub fn with_tokens(self, tokens: BearerTokens) -> Self {
+        Self { tokens: Some(tokens), ..self }
     }
 
     /// Lets a request in if its caller is known and may make the call, and hands on who it is. A
@@ -102,7 +121,15 @@ impl Authenticator {
         let from = peer_address(request);
         let credential = Credential::of(request.headers());
         match credential {
-            Credential::Absent => Err(unauthenticated()),
+            Credential::Absent => {
+                let certificate = request.extensions().get::<ClientCertificate>();
+                let shown =
+                    certificate.and_then(|certificate| certificates::principal(&self.config.certificates, certificate));
+                let principal = shown.ok_or_else(unauthenticated)?;
+                permit(&principal, needs.ok_or_else(unclassified)?)?;
+                request.extensions_mut().insert(principal);
+                Ok(None)
+            }
             Credential::Malformed => Err(self.failed(from, None)),
             Credential::Key(shown) => {
                 let key = self.look_up(from, shown.id).await?;
@@ -110,6 +137,12 @@ impl Authenticator {
                 let needs = needs.ok_or_else(unclassified)?;
                 permit(&key.principal, needs)?;
                 request.extensions_mut().insert(Arc::clone(&key.principal));
+                Ok(None)
+            }
+            Credential::Token(token) => {
+                let principal = self.bearer(from, &token).await?;
+                permit(&principal, needs.ok_or_else(unclassified)?)?;
+                request.extensions_mut().insert(principal);
                 Ok(None)
             }
             Credential::Signature(signature) => {
@@ -183,6 +216,23 @@ impl Authenticator {
             return Err(throttled(wait));
         }
         self.keys.get(id).await
+    }
+
+    /// The bearer of a token.
+    async fn bearer(&self, from: IpAddr, token: &str) -> Result<Arc<Principal>, Problem> {
+        let Some(tokens) = &self.tokens else { return Err(self.failed(from, None)) };
+        if let Some(wait) = self.throttle.blocks(from)
+            && !tokens.knows(token)
+        {
+            return Err(throttled(wait));
+        }
+        tokens.bearer(token, self.clock.now()).await.map_err(|fault| match fault {
+            BearerFault::Refused => self.failed(from, None),
+            BearerFault::NoKeys => {
+                let detail = "tokens cannot be checked now: the keys of their issuer cannot be fetched; try again";
+                Problem::new(Code::StoreUnavailable, detail).retry_after(10)
+            }
+        })
     }
 
     fn checked_key(

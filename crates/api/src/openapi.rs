@@ -31,7 +31,8 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 pub use parameters::{
-    ApiKeyPath, IdempotencyKey, IfMatch, IfNoneMatch, OperationPath, SchedulePath, TaskPath, TenantPath, WebhookSecretPath,
+    ApiKeyPath, IdempotencyKey, IfMatch, IfNoneMatch, OperationPath, SchedulePath, TaskPath, TenantPath,
+    WebhookSecretPath,
 };
 pub use refusals::{
     Cancelled, Conflict, Invalid, NoRoom, NotFound, NotModified, StaleToken, TooLarge, Unavailable, VersionMismatch,

@@ -1,4 +1,4 @@
-//! Who a caller is, and what it may do: API keys, signed requests, roles and scopes.
+//! Who a caller is, and what it may do: API keys, signed requests, tokens, roles and scopes.
 //!
 //! Everything here is pure: it reads no store, no clock and no randomness; the API and
 //! `punctual init` pass those in. The API asks it on every request, so a check takes microseconds.
@@ -11,6 +11,7 @@ pub mod permission;
 pub mod principal;
 pub mod scope;
 pub mod signature;
+pub mod token;
 
 pub use api_key::{IssuedKey, NewKey, PresentedKey, SecretText};
 pub use permission::Permission;

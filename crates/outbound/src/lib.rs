@@ -19,10 +19,12 @@
 
 mod connector;
 mod dial;
+mod fetch;
 mod guard;
 mod lookups;
 
 pub use connector::{GuardedConnector, trust_machine};
 pub use dial::{Dial, TcpDial};
+pub use fetch::{FetchError, Fetcher};
 pub use guard::{NetworkGuard, ResolveError, on_behalf_of};
 pub use lookups::{BlockingLookup, LookupResult, Lookups};

@@ -15,6 +15,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ pub use self::sections::{
 };
 use self::sections::{DAY, HOUR, SECOND};
 pub use self::settings::{DEFAULT_FILE, RawSettings, SettingOrigin};
+pub use self::tokens::{TokenKeySource, TokenSettings};
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -64,6 +66,8 @@ pub struct Config {
     pub coordinator: CoordinatorChoice,
     pub roles: BTreeSet<Role>,
     pub auth: AuthSettings,
+    /// Which tokens of another system are accepted; none: no tokens are.
+    pub tokens: Option<TokenSettings>,
     pub limits: LimitSettings,
     pub tasks: TaskSettings,
     pub scheduler: SchedulerSettings,
@@ -128,6 +132,7 @@ impl Config {
             coordinator: read.text("coordinator", CoordinatorChoice::parse),
             roles: read.list("roles", Role::parse).into_iter().collect(),
             auth: AuthSettings::read(&mut read),
+            tokens: TokenSettings::read(&mut read),
             limits: LimitSettings::read(&mut read),
             tasks: TaskSettings::read(&mut read),
             scheduler: SchedulerSettings::read(&mut read),

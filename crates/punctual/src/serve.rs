@@ -15,6 +15,7 @@ mod running;
 mod scheduler;
 pub(crate) mod store;
 mod tally;
+mod tokens;
 mod worker;
 
 use std::io::Write;

@@ -13,6 +13,8 @@ pub(super) enum Credential {
     Absent,
     /// An API key.
     Key(PresentedKey),
+    /// A token that another system has issued.
+    Token(String),
     /// A signature over the request.
     Signature(ClientSignature),
     /// Something that cannot be read, or several.
@@ -26,15 +28,21 @@ impl Credential {
         let mut signatures = headers.get_all(SIGNATURE).iter();
         let read = match (tokens.next(), tokens.next(), signatures.next(), signatures.next()) {
             (None, _, None, _) => return Self::Absent,
-            (Some(token), None, None, _) => {
-                token.to_str().ok().and_then(bearer).and_then(PresentedKey::parse).map(Self::Key)
-            }
+            (Some(token), None, None, _) => token.to_str().ok().and_then(bearer).and_then(Self::of_bearer),
             (None, _, Some(signature), None) => {
                 signature.to_str().ok().and_then(ClientSignature::parse).map(Self::Signature)
             }
             _ => None,
         };
         read.unwrap_or(Self::Malformed)
+    }
+
+    /// An API key, or a token: only these have dots.
+    fn of_bearer(text: &str) -> Option<Self> {
+        match PresentedKey::parse(text) {
+            Some(key) => Some(Self::Key(key)),
+            None => text.contains('.').then(|| Self::Token(text.to_owned())),
+        }
     }
 }
 

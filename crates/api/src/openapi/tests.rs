@@ -78,9 +78,18 @@ fn bodies_are_objects_and_never_null() {
     let document = document();
     for (method, path, operation) in operations_of(&document) {
         let body = &operation["requestBody"];
-        let may_be_absent = ["/pause", "/resume", "/trigger", "/{id}/run", "/{id}/purge", "/{id}/redrive", "/rotate", "/webhook-secrets"]
-            .iter()
-            .any(|end| path.ends_with(end));
+        let may_be_absent = [
+            "/pause",
+            "/resume",
+            "/trigger",
+            "/{id}/run",
+            "/{id}/purge",
+            "/{id}/redrive",
+            "/rotate",
+            "/webhook-secrets",
+        ]
+        .iter()
+        .any(|end| path.ends_with(end));
         if body.is_object() {
             let schema = &body["content"]["application/json"]["schema"];
             assert!(schema["$ref"].is_string(), "{method} {path}: {schema}");

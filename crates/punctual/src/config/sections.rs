@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use punctual_api::auth::CertificateRule;
 use punctual_core::breakers::window::{BreakerRules, INTERVALS};
 use punctual_core::networks::{AllowedNetworks, Network};
 use punctual_core::retry::RetryPolicy;
@@ -22,11 +23,13 @@ pub(super) const HOUR: Duration = Duration::from_hours(1);
 pub(super) const DAY: Duration = Duration::from_hours(24);
 
 /// Who may call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AuthSettings {
     pub enabled: bool,
     pub signed_requests: bool,
     pub public_metrics: bool,
+    /// For whom the certificates of callers stand.
+    pub certificates: Vec<CertificateRule>,
 }
 
 impl AuthSettings {
@@ -35,6 +38,7 @@ impl AuthSettings {
             enabled: read.flag("auth.enabled"),
             signed_requests: read.flag("auth.signed_requests"),
             public_metrics: read.flag("auth.public_metrics"),
+            certificates: read.list("auth.certificates", CertificateRule::parse),
         }
     }
 }

@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use super::groups::Groups;
 use super::parts::NodeParts;
 use super::running::Listeners;
+use super::tokens;
 
 /// How long open requests may take to finish after the drain, if the drain is not shorter.
 const HTTP_DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -106,18 +107,26 @@ fn watch_tls(groups: &mut Groups, parts: &NodeParts, tls: Option<Arc<TlsIdentity
 }
 
 /// Liveness, readiness and metrics of this node.
-pub fn operations(parts: &NodeParts) -> Operations {
+pub fn operations(parts: &NodeParts) -> anyhow::Result<Operations> {
     // Without a broker there is none to ask.
     let probes = Probes { broker: None, migrations: parts.postgres.clone().map(schema_probe) };
     let deadline = parts.config.limits.request_timeout;
     let operations = Operations::new(Arc::clone(&parts.store), parts.metrics.clone(), probes, deadline)
         .with_allowed_hosts(AllowedHosts::new(parts.config.allowed_hosts.clone()));
-    let auth = parts.config.auth;
+    let auth = &parts.config.auth;
     if !auth.enabled {
-        return operations;
+        return Ok(operations);
     }
-    let config = AuthConfig { signed_requests: auth.signed_requests, public_metrics: auth.public_metrics };
-    operations.with_auth(Arc::new(Authenticator::new(parts.database.clone(), Arc::clone(&parts.clock), config)))
+    let config = AuthConfig {
+        signed_requests: auth.signed_requests,
+        public_metrics: auth.public_metrics,
+        certificates: auth.certificates.clone(),
+    };
+    let mut authenticator = Authenticator::new(parts.database.clone(), Arc::clone(&parts.clock), config);
+    if let Some(settings) = &parts.config.tokens {
+        authenticator = authenticator.with_tokens(tokens::bearers(settings)?);
+    }
+    Ok(operations.with_auth(Arc::new(authenticator)))
 }
 
 /// Writes when keys were last used, if there are keys.

@@ -36,7 +36,7 @@ impl Running {
     pub async fn start(parts: Arc<NodeParts>, listeners: Listeners) -> anyhow::Result<Self> {
         let has = |role| parts.config.roles.contains(&role);
         let (is_api, is_scheduler) = (has(Role::Api), has(Role::Scheduler));
-        let operations = Arc::new(api::operations(&parts));
+        let operations = Arc::new(api::operations(&parts)?);
         let address = listeners.main.local_addr()?;
         let mut groups = Groups::default();
 
