@@ -2,8 +2,8 @@
 //!
 //! The connector asks it for the addresses of every target. A host that is an address is checked as
 //! it stands. A host name is resolved here (by `lookups`), and only the addresses that may be
-//! called are handed out. So a name that changes between two calls, or between the check and the call,
-//! gains nothing.
+//! called are handed out. So a name that changes between two calls, or between the check and the
+//! call, gains nothing.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

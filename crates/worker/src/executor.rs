@@ -71,8 +71,8 @@ enum CallEnd {
     Answered(WebhookResult),
     /// The node shut down before there was one. The target may have got the request.
     CutOff,
-    /// The node shut down before it was made, its target had no slot in time, or the keys to sign it
-    /// with could not be read.
+    /// The node shut down before it was made, its target had no slot in time, or the keys to sign
+    /// it with could not be read.
     NotMade,
 }
 

@@ -165,8 +165,8 @@ impl KeyCacheState {
             self.known.clear();
         }
         for (keys, tenant) in read {
-            // Whoever has wanted it since the read began is served. Should it be too old already, it
-            // is wanted again at the next look.
+            // Whoever has wanted it since the read began is served. If it is too old already, the
+            // next look wants it again.
             self.wanted.remove(&tenant);
             self.known.insert(tenant, KnownKeys { keys: Arc::new(keys), read_at });
         }

@@ -88,8 +88,8 @@ const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 
 impl Webhooks {
     /// A client. The process must have installed a `rustls` provider.
-    pub fn new(config: WebhookConfig) -> Self {
-        Self::with_lookups(&config, &Lookups::by_system())
+    pub fn new(config: &WebhookConfig) -> Self {
+        Self::with_lookups(config, &Lookups::by_system())
     }
 
     /// The same, with another way to look up names.

@@ -168,7 +168,7 @@ fn machine_addresses() -> Vec<IpAddr> {
 
 fn webhooks(config: &Config) -> Webhooks {
     let settings = &config.webhooks;
-    Webhooks::new(WebhookConfig {
+    Webhooks::new(&WebhookConfig {
         allowed: networks(config),
         connect_timeout: settings.connect_timeout,
         response_bytes: settings.response_bytes,

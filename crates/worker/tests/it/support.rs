@@ -65,7 +65,7 @@ pub fn client(allowed: AllowedNetworks) -> Webhooks {
 pub fn configured(config: WebhookConfig) -> Webhooks {
     // Only the first of many tests installs it.
     rustls::crypto::ring::default_provider().install_default().ok();
-    Webhooks::new(WebhookConfig { connect_timeout: AMPLE, ..config })
+    Webhooks::new(&WebhookConfig { connect_timeout: AMPLE, ..config })
 }
 
 /// The call of a URL, with ample time.
