@@ -137,19 +137,25 @@ async fn a_handler_learns_at_once_that_its_peer_hung_up() {
         let client = std::thread::spawn(move || {
             let stream = std::net::TcpStream::connect(address).unwrap();
             match wire {
-                Wire::Plain => drop(ask_and_leave(stream, &arrived)),
+                Wire::Plain => {
+                    drop(ask_and_leave(stream, &arrived));
+                    None
+                }
                 Wire::Tls => {
                     let name = ServerName::try_from("127.0.0.1").unwrap();
                     let session = ClientConnection::new(client(&root, None, &[]), name).unwrap();
                     let mut stream = ask_and_leave(StreamOwned::new(session, stream), &arrived);
                     stream.conn.send_close_notify();
                     stream.flush().unwrap();
+                    // Closing it would reset the connection: the client has not read all.
+                    stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+                    Some(stream.sock)
                 }
             }
         });
         let peer = tokio::time::timeout(HANGS * 2, reported.recv()).await.unwrap().unwrap();
         assert!(peer.has_hung_up(), "the handler was not told, {wire:?}");
-        client.join().unwrap();
+        drop(client.join().unwrap());
         serving.abort();
     }
 }

@@ -7,6 +7,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use punctual_api::server::ServerLimits;
 use punctual_api::server::tls::{ClientAuth, TlsFiles, TlsIdentity};
 use punctual_testkit::certificates::{Authority, Certificate, CertificateSpec, CertificateUsage};
+use rustls::HandshakeKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::it::harness::{GET, HANGS, Peer, Server, ServerTls, WIRES, client, quick, secure};
@@ -75,6 +76,26 @@ async fn without_client_auth_a_certificate_is_not_asked_for() {
     let server = Server::start_with(ServerLimits::default(), Some(ServerTls::new(ClientAuth::Off, None))).await;
     let certificate = Authority::new("clients").issue_as(spec(CertificateUsage::Client));
     assert_eq!(who(&server, Some(&certificate)).await.unwrap(), "nobody");
+}
+
+/// A resumed session would not show the certificate again.
+#[tokio::test]
+async fn sessions_are_resumed_only_if_nobody_is_asked_for_a_certificate() {
+    let clients = Authority::new("clients");
+    let certificate = clients.issue_as(spec(CertificateUsage::Client));
+    for (client_auth, expected) in [
+        (ClientAuth::Off, HandshakeKind::Resumed),
+        (ClientAuth::Optional, HandshakeKind::Full),
+        (ClientAuth::Required, HandshakeKind::Full),
+    ] {
+        let server = asking(client_auth, &clients).await;
+        let root = server.tls.as_ref().unwrap().authority.root();
+        let config = client(&root, Some(&certificate), &[]);
+        // A ticket comes with the first answer.
+        Peer(Box::new(secure(server.dial().await, &config).await.unwrap())).get().await;
+        let again = secure(server.dial().await, &config).await.unwrap();
+        assert_eq!(again.get_ref().1.handshake_kind(), Some(expected), "{client_auth:?}");
+    }
 }
 
 #[tokio::test]
