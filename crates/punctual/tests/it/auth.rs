@@ -1,11 +1,14 @@
 //! Credentials and rights: a server with authentication on, as its callers meet it.
 
+mod certificates;
 mod credentials;
+mod isolation;
 mod nodes;
 mod reach;
 mod rights;
 mod signed;
 mod tenants;
+mod tokens;
 
 use std::path::Path;
 
