@@ -170,7 +170,8 @@ fn ask_and_leave<S: std::io::Write>(mut stream: S, arrived: &std::sync::mpsc::Re
 
 #[tokio::test]
 async fn beyond_the_cap_of_its_address_a_connection_is_closed_at_once() {
-    let limits = ServerLimits { connections_per_address: 2, ..ServerLimits::default() };
+    // Nothing else closes a silent connection in time.
+    let limits = ServerLimits { connections_per_address: 2, header_read: 2 * HANGS, ..ServerLimits::default() };
     let server = Server::start(limits).await;
     let (first, mut second) = (server.connect_and_get().await, server.connect_and_get().await);
     assert_eq!(server.connect().await.rest().await, "");
