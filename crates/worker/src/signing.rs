@@ -36,7 +36,7 @@ const KEPT_MAX: usize = 10_000;
 
 /// The keys of tenants (see the module). Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct KeyCache {
+pub(crate) struct SigningKeyCache {
     shared: Arc<SharedKeys>,
 }
 
@@ -62,7 +62,7 @@ struct KnownKeys {
     read_at: Instant,
 }
 
-impl KeyCache {
+impl SigningKeyCache {
     pub(crate) fn new(secrets: Arc<dyn WebhookSecrets>) -> Self {
         let (reads, _) = watch::channel(0);
         Self { shared: Arc::new(SharedKeys { secrets, state: Mutex::default(), reads }) }

@@ -37,7 +37,7 @@ pub enum Algorithm {
 }
 
 /// What verifies the signatures of an algorithm.
-pub(super) enum Verifier {
+pub(super) enum SignatureVerifier {
     Rsa(&'static RsaParameters),
     Point(&'static dyn VerificationAlgorithm),
     Secret(hmac::Algorithm),
@@ -85,23 +85,23 @@ impl Algorithm {
 
     /// Whether a secret that both sides know signs, instead of a pair of keys.
     pub fn is_shared(self) -> bool {
-        matches!(self.verifier(), Verifier::Secret(_))
+        matches!(self.verifier(), SignatureVerifier::Secret(_))
     }
 
-    pub(super) fn verifier(self) -> Verifier {
+    pub(super) fn verifier(self) -> SignatureVerifier {
         match self {
-            Self::Rs256 => Verifier::Rsa(&RSA_PKCS1_2048_8192_SHA256),
-            Self::Rs384 => Verifier::Rsa(&RSA_PKCS1_2048_8192_SHA384),
-            Self::Rs512 => Verifier::Rsa(&RSA_PKCS1_2048_8192_SHA512),
-            Self::Ps256 => Verifier::Rsa(&RSA_PSS_2048_8192_SHA256),
-            Self::Ps384 => Verifier::Rsa(&RSA_PSS_2048_8192_SHA384),
-            Self::Ps512 => Verifier::Rsa(&RSA_PSS_2048_8192_SHA512),
-            Self::Es256 => Verifier::Point(&ECDSA_P256_SHA256_FIXED),
-            Self::Es384 => Verifier::Point(&ECDSA_P384_SHA384_FIXED),
-            Self::EdDsa => Verifier::Point(&ED25519),
-            Self::Hs256 => Verifier::Secret(hmac::HMAC_SHA256),
-            Self::Hs384 => Verifier::Secret(hmac::HMAC_SHA384),
-            Self::Hs512 => Verifier::Secret(hmac::HMAC_SHA512),
+            Self::Rs256 => SignatureVerifier::Rsa(&RSA_PKCS1_2048_8192_SHA256),
+            Self::Rs384 => SignatureVerifier::Rsa(&RSA_PKCS1_2048_8192_SHA384),
+            Self::Rs512 => SignatureVerifier::Rsa(&RSA_PKCS1_2048_8192_SHA512),
+            Self::Ps256 => SignatureVerifier::Rsa(&RSA_PSS_2048_8192_SHA256),
+            Self::Ps384 => SignatureVerifier::Rsa(&RSA_PSS_2048_8192_SHA384),
+            Self::Ps512 => SignatureVerifier::Rsa(&RSA_PSS_2048_8192_SHA512),
+            Self::Es256 => SignatureVerifier::Point(&ECDSA_P256_SHA256_FIXED),
+            Self::Es384 => SignatureVerifier::Point(&ECDSA_P384_SHA384_FIXED),
+            Self::EdDsa => SignatureVerifier::Point(&ED25519),
+            Self::Hs256 => SignatureVerifier::Secret(hmac::HMAC_SHA256),
+            Self::Hs384 => SignatureVerifier::Secret(hmac::HMAC_SHA384),
+            Self::Hs512 => SignatureVerifier::Secret(hmac::HMAC_SHA512),
         }
     }
 }

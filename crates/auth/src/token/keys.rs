@@ -9,7 +9,7 @@ use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlg
 use serde::Deserialize;
 
 use super::Algorithm;
-use super::algorithm::Verifier;
+use super::algorithm::SignatureVerifier;
 
 /// The largest key set that is read.
 pub const KEY_SET_BYTES: usize = 256 * 1024;
@@ -74,7 +74,7 @@ impl KeySet {
 
     /// A secret that the issuer shares, for one algorithm.
     pub fn of_secret(algorithm: Algorithm, secret: &[u8]) -> Result<Self, KeySetFault> {
-        let Verifier::Secret(hash) = algorithm.verifier() else { return Err(KeySetFault::NoKey) };
+        let SignatureVerifier::Secret(hash) = algorithm.verifier() else { return Err(KeySetFault::NoKey) };
         if secret.len() < SECRET_BYTES {
             return Err(KeySetFault::ShortSecret);
         }
@@ -104,14 +104,14 @@ impl VerificationKey {
     /// Whether the signature of `signed` is made with this key.
     pub(super) fn verifies(&self, signed: &[u8], signature: &[u8]) -> bool {
         match (&self.material, self.algorithm.verifier()) {
-            (Material::Rsa { modulus, exponent }, Verifier::Rsa(parameters)) => {
+            (Material::Rsa { modulus, exponent }, SignatureVerifier::Rsa(parameters)) => {
                 RsaPublicKeyComponents { n: modulus, e: exponent }.verify(parameters, signed, signature).is_ok()
             }
-            (Material::Point { algorithm, point }, Verifier::Point(_)) => {
+            (Material::Point { algorithm, point }, SignatureVerifier::Point(_)) => {
                 UnparsedPublicKey::new(*algorithm, point).verify(signed, signature).is_ok()
             }
             // Compared in constant time.
-            (Material::Secret(key), Verifier::Secret(_)) => hmac::verify(key, signed, signature).is_ok(),
+            (Material::Secret(key), SignatureVerifier::Secret(_)) => hmac::verify(key, signed, signature).is_ok(),
             _ => false,
         }
     }
@@ -162,18 +162,18 @@ impl Jwk {
 
     fn material(&self, algorithm: Algorithm) -> Option<Material> {
         match (algorithm.verifier(), algorithm) {
-            (Verifier::Rsa(_), _) if self.kty == "RSA" => {
+            (SignatureVerifier::Rsa(_), _) if self.kty == "RSA" => {
                 let (modulus, exponent) = (number(self.n.as_deref()?)?, number(self.e.as_deref()?)?);
                 MODULUS_BYTES.contains(&modulus.len()).then_some(Material::Rsa { modulus, exponent })
             }
-            (Verifier::Point(verification), Algorithm::EdDsa) if self.is_on("OKP", "Ed25519") => {
+            (SignatureVerifier::Point(verification), Algorithm::EdDsa) if self.is_on("OKP", "Ed25519") => {
                 let point = bytes(self.x.as_deref()?)?;
                 (point.len() == 32).then_some(Material::Point { algorithm: verification, point })
             }
-            (Verifier::Point(verification), Algorithm::Es256) if self.is_on("EC", "P-256") => {
+            (SignatureVerifier::Point(verification), Algorithm::Es256) if self.is_on("EC", "P-256") => {
                 Some(Material::Point { algorithm: verification, point: self.point(32)? })
             }
-            (Verifier::Point(verification), Algorithm::Es384) if self.is_on("EC", "P-384") => {
+            (SignatureVerifier::Point(verification), Algorithm::Es384) if self.is_on("EC", "P-384") => {
                 Some(Material::Point { algorithm: verification, point: self.point(48)? })
             }
             _ => None,

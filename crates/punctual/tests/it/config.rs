@@ -66,7 +66,7 @@ fn config_shows_each_value_with_its_origin() {
         format!("data = \"here\" # in {file}"),
         "connect_timeout_seconds = 0.5 # from PUNCTUAL_WEBHOOKS__CONNECT_TIMEOUT_SECONDS".to_owned(),
         format!("per_target = 3 # in {file}"),
-        "concurrency = 512".to_owned(),
+        "concurrency = 1024".to_owned(),
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
     }
