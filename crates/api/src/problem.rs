@@ -105,8 +105,8 @@ codes! {
     NameTaken = CONFLICT, "name_taken", "Another schedule has this name";
     /// There is a tenant of this name.
     TenantExists = CONFLICT, "tenant_exists", "There is a tenant of this name";
-    /// The tenant has live tasks or schedules.
-    TenantNotEmpty = CONFLICT, "tenant_not_empty", "The tenant has live tasks or schedules";
+    /// The tenant has live tasks or schedules, or the key of the request.
+    TenantNotEmpty = CONFLICT, "tenant_not_empty", "The tenant is in use";
     /// The queue has live tasks.
     QueueNotEmpty = CONFLICT, "queue_not_empty", "The queue has live tasks";
     /// The tenant has as many webhook secrets as may live.

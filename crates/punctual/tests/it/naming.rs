@@ -14,7 +14,6 @@ const STORES: &str = "the same part in each store";
 
 /// Names that are defined more than once for one concept, each with its reason.
 const REASONS: &[(&str, &str)] = &[
-    ("AccessRole", WIRE),
     ("Allowances", STORES),
     ("Beat", WIRE),
     ("Caller", "who calls the server: of a request, and in a trial"),

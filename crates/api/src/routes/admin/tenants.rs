@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::answer::{self, versioned};
 use crate::cursor::Listing;
 use crate::extract::query::{PageParams, Query};
-use crate::extract::{If, JsonBody, Tenant};
+use crate::extract::{Caller, If, JsonBody, Tenant};
 use crate::openapi::{Conflict, IfMatch, Invalid, NotFound, NotModified, TenantPath, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -159,18 +159,23 @@ async fn edit_tenant(request: TenantRequest, condition: If, body: JsonBody<Tenan
 /// Removes a tenant and its keys.
 ///
 /// Its finished tasks stay until their retention ends. A tenant with live tasks or schedules is not
-/// removed.
+/// removed, nor is the one that has the key of the request.
 #[utoipa::path(
     delete, path = "/v1/admin/tenants/{tenant}", tag = "admin", operation_id = "delete_tenant",
     params(TenantPath),
     responses(
         (status = 204, description = "It is removed, and its keys are refused within five seconds"),
-        (status = 409, description = "`tenant_not_empty`: it has live tasks or schedules", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`tenant_not_empty`: it has live tasks or schedules, or the key of the request", body = wire::Problem, content_type = "application/problem+json"),
         NotFound,
     ),
 )]
-async fn delete_tenant(request: TenantRequest) -> Result<Response, Problem> {
+async fn delete_tenant(request: TenantRequest, caller: Caller) -> Result<Response, Problem> {
     let name = &request.name;
+    if caller.principal.key_id.is_some() && caller.principal.tenant == *name {
+        let detail =
+            format!("the tenant {name} has the key of this request; nothing was done. Use an admin key of another");
+        return Err(Problem::new(Code::TenantNotEmpty, detail));
+    }
     match request.api.database.remove_tenant(name).await? {
         TenantRemoved::Done => {
             tracing::info!(tenant = name, "a tenant was removed, with its keys");

@@ -39,6 +39,7 @@ async fn a_tenant_is_created_changed_and_removed() {
     let task = caller.post("/v1/tasks", &json!({"type": "t", "delay_seconds": 600})).await.expect(201);
     admin.delete(path).await.problem_code(409, "tenant_not_empty");
     caller.delete(&format!("/v1/tasks/{}", id_of(&task))).await.expect(200);
+    admin.delete("/v1/admin/tenants/default").await.problem_code(409, "tenant_not_empty");
     assert_eq!(admin.delete(path).await.status(), 204);
     admin.get(path).await.problem_code(404, "not_found");
     admin.delete(path).await.problem_code(404, "not_found");
