@@ -189,7 +189,7 @@ async fn the_pruner_removes_more_than_one_step_holds() {
 
 /// Counts the steps. Every scan takes two.
 #[derive(Default)]
-struct Counting(Mutex<[usize; 5]>);
+struct Counting(Mutex<[usize; 6]>);
 
 impl Counting {
     fn step(&self, kind: usize) -> Pruned {
@@ -202,7 +202,14 @@ impl Counting {
 #[async_trait]
 impl Upkeep for Counting {
     async fn prune(&self, what: Prunable, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
-        let kinds = [Prunable::History, Prunable::Keys, Prunable::Ledger, Prunable::Forecast, Prunable::Lanes];
+        let kinds = [
+            Prunable::History,
+            Prunable::Keys,
+            Prunable::Ledger,
+            Prunable::Forecast,
+            Prunable::Lanes,
+            Prunable::Nonces,
+        ];
         Ok(self.step(kinds.iter().position(|kind| *kind == what).expect("nothing else is configured")))
     }
 
@@ -231,5 +238,9 @@ async fn keys_and_lanes_are_scanned_less_often() {
     // first ten minutes and the next.
     let ended = tokio::time::timeout(9 * minute + minute / 2, pruner.run(CancellationToken::new())).await;
     assert!(ended.is_err(), "it runs until it is cancelled");
-    assert_eq!(*counting.0.lock(), [20, 2, 20, 20, 4], "ten scans of everything, one of the keys, two of the lanes");
+    assert_eq!(
+        *counting.0.lock(),
+        [20, 2, 20, 20, 4, 20],
+        "ten scans of everything, one of the keys, two of the lanes"
+    );
 }
