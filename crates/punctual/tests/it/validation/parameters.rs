@@ -27,6 +27,8 @@ async fn every_call_refuses_unknown_parameters() {
     let task = caller.submit(json!({"type": "t", "queue": "q", "delay_seconds": 600})).await;
     let schedule = json!({"name": "s", "cron": "0 3 1 1 *", "task": {"type": "t"}});
     let schedule = caller.api.post("/v1/schedules", &schedule).await.expect(201);
+    let tenant = unknown_task().replace("task_", "t-");
+    caller.api.post("/v1/admin/tenants", &json!({ "name": tenant })).await.expect(201);
     let calls = calls(&caller).await;
     assert!(calls.len() > 50, "{calls:?}");
     for (method, path, has_body) in calls {
@@ -36,6 +38,7 @@ async fn every_call_refuses_unknown_parameters() {
             _ => unknown_task().replace("task_", "op_"),
         };
         let name = if path.contains("/queues/") { "q" } else { "s" };
+        let path = path.replace("{tenant}", &tenant).replace("{key_id}", &unknown_task().replace("task_", "key_"));
         let path = format!("{}?bogus=1", path.replace("{id}", &id).replace("{name}", name));
         let call = caller.api.call(&method, &path);
         let reply = if has_body { call.json(&json!({})) } else { call }.send().await;

@@ -54,6 +54,8 @@ fn odd_values() -> Vec<Value> {
 struct Ids {
     task: String,
     schedule: String,
+    tenant: String,
+    key: String,
 }
 
 impl Ids {
@@ -61,11 +63,17 @@ impl Ids {
         let task = caller.submit(json!({"type": "t", "queue": "voice", "delay_seconds": 600})).await;
         let schedule = json!({"name": "voice", "cron": "0 3 * * *", "task": {"type": "t"}});
         let schedule = caller.api.post("/v1/schedules", &schedule).await.expect(201);
-        Self { task: id_of(&task), schedule: schedule["schedule_id"].as_str().expect("an id").to_owned() }
+        let tenant = id_of(&task).replace("task_", "t-");
+        caller.api.post("/v1/admin/tenants", &json!({ "name": tenant })).await.expect(201);
+        let key = json!({"name": "voice", "role": "viewer"});
+        let key = caller.api.post(&format!("/v1/admin/tenants/{tenant}/keys"), &key).await.expect(201);
+        let text = |id: &Value| id.as_str().expect("an id").to_owned();
+        Self { task: id_of(&task), schedule: text(&schedule["schedule_id"]), tenant, key: text(&key["key_id"]) }
     }
 
     fn fill(&self, path: &str) -> String {
         let id = if path.contains("/schedules/") { &self.schedule } else { &self.task };
+        let path = path.replace("{tenant}", &self.tenant).replace("{key_id}", &self.key);
         path.replace("{id}", id).replace("{name}", "voice")
     }
 }
