@@ -22,7 +22,7 @@ use crate::retry::{RetryError, retry};
 use crate::settler::FinishedRun;
 use crate::shutdown::ShutdownPhases;
 use crate::signature::SigningKeys;
-use crate::signing::KeyCache;
+use crate::signing::SigningKeyCache;
 use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
 use crate::webhook::Webhooks;
@@ -88,7 +88,7 @@ pub(crate) struct Executor {
     /// How long runs wait for a slot at their target before they are given back.
     pub(crate) slot_wait: Duration,
     /// The keys that calls are signed with.
-    pub(crate) keys: KeyCache,
+    pub(crate) keys: SigningKeyCache,
     /// How long runs wait for the keys of their tenant before they are given back.
     pub(crate) keys_wait: Duration,
     /// Where finished runs go.

@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::executor::{Executor, StartedRun};
 use crate::settler::{FinishedRun, WebhookSettler};
 use crate::shutdown::ShutdownPhases;
-use crate::signing::KeyCache;
+use crate::signing::SigningKeyCache;
 use crate::{Config, Deps, Report};
 
 /// The runs (see the module).
@@ -40,7 +40,7 @@ impl WebhookRuns {
             // The rest is left to settle.
             results_wait: config.grace / 2,
             slot_wait: config.grace / 8,
-            keys: KeyCache::new(Arc::clone(&deps.secrets)),
+            keys: SigningKeyCache::new(Arc::clone(&deps.secrets)),
             keys_wait: config.grace / 4,
             settler,
             phases: phases.clone(),

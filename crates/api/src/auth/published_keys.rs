@@ -1,8 +1,8 @@
 //! The keys that an issuer of tokens publishes: fetched when they are needed, and kept for a while.
 //!
 //! Invariants: however many callers wait, one fetch is under way, and the next one begins no
-//! sooner than [`RETRY`] later, whatever callers send. Keys that could not be confirmed for [`KEPT`] verify
-//! nothing any more.
+//! sooner than [`RETRY`] later, whatever callers send. Keys that were not confirmed for [`KEPT`]
+//! verify nothing any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,13 +32,13 @@ pub trait FetchKeys: Send + Sync {
 pub struct PublishedKeys {
     fetch: Arc<dyn FetchKeys>,
     accepted: Vec<Algorithm>,
-    known: Mutex<KnownKeys>,
+    known: Mutex<LastFetch>,
     /// Held while a fetch is under way.
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct KnownKeys {
+struct LastFetch {
     keys: Option<(Arc<KeySet>, Instant)>,
     tried_at: Option<Instant>,
 }

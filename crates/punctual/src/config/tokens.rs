@@ -37,20 +37,23 @@ pub enum TokenKeySource {
 impl TokenSettings {
     /// None if no issuer is named: then no token is accepted.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Option<Self> {
-        let issuer = read.text("jwt.issuer", text);
-        let audience = read.text("jwt.audience", text);
+        let issuer = read.text("jwt.issuer", name);
+        let audience = read.text("jwt.audience", name);
         let leeway = read.seconds("jwt.leeway_seconds", Duration::ZERO..=LEEWAY_MAX);
         let url = read.text("jwt.jwks_url", url);
-        let secret = Some(read.text("jwt.secret_file", text)).filter(|path| !path.is_empty());
+        let secret = Some(read.text("jwt.secret_file", file)).filter(|path| !path.is_empty());
         let algorithms = read.list("jwt.algorithms", algorithm);
         let mapping = ClaimMapping {
-            tenant: read.text("jwt.tenant_claim", text),
-            role: read.text("jwt.role_claim", text),
+            tenant: read.text("jwt.tenant_claim", name),
+            role: read.text("jwt.role_claim", name),
             roles: read.list("jwt.roles", role).into_iter().collect::<BTreeMap<_, _>>(),
-            types: Some(read.text("jwt.types_claim", text)).filter(|claim| !claim.is_empty()),
-            queues: Some(read.text("jwt.queues_claim", text)).filter(|claim| !claim.is_empty()),
+            types: Some(read.text("jwt.types_claim", name)).filter(|claim| !claim.is_empty()),
+            queues: Some(read.text("jwt.queues_claim", name)).filter(|claim| !claim.is_empty()),
         };
         let allowed = read.list("jwt.allow_networks", network);
+        let is_used = !issuer.is_empty() || (url.is_none() && secret.is_none());
+        let used_for = "is only used with jwt.issuer, the name of who issues the tokens";
+        read.require(if secret.is_some() { "jwt.secret_file" } else { "jwt.jwks_url" }, is_used, used_for);
         if issuer.is_empty() {
             return None;
         }
@@ -76,8 +79,16 @@ impl TokenSettings {
     }
 }
 
-fn text(text: &str) -> Result<String, String> {
-    Ok(text.to_owned())
+/// The name of an issuer, an audience or a claim, or nothing.
+fn name(text: &str) -> Result<String, String> {
+    let is_name = text.bytes().all(|byte| byte.is_ascii_graphic())
+        && text.bytes().next().is_none_or(|first| first.is_ascii_alphanumeric());
+    let rule = || "must be visible ASCII that begins with a letter or a digit".to_owned();
+    is_name.then(|| text.to_owned()).ok_or_else(rule)
+}
+
+fn file(text: &str) -> Result<String, String> {
+    if text.contains('\0') { Err("must be the path of a file".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 fn url(text: &str) -> Result<Option<Uri>, String> {

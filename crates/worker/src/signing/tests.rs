@@ -72,13 +72,13 @@ impl WebhookSecrets for Scripted {
 }
 
 /// How many signatures a tenant's webhooks have now.
-async fn signatures(cache: &KeyCache, tenant: &str) -> Option<usize> {
+async fn signatures(cache: &SigningKeyCache, tenant: &str) -> Option<usize> {
     let keys = cache.of_tenant(tenant, Instant::now() + LONG).await?;
     Some(keys.sign("a", "1", b"").map_or(0, |signed| signed.split(' ').count()))
 }
 
 /// Waits until the reader has nothing to do.
-async fn until_read(cache: &KeyCache) {
+async fn until_read(cache: &SigningKeyCache) {
     while cache.shared.state.lock().reader.is_some() {
         tokio::task::yield_now().await;
     }
@@ -89,7 +89,7 @@ async fn many_calls_are_one_read() {
     let secrets = Scripted::new(100);
     secrets.set("a", &[1]);
     secrets.set("b", &[1, 2]);
-    let cache = KeyCache::new(secrets.clone());
+    let cache = SigningKeyCache::new(secrets.clone());
     cache.prepare(["a", "b", "nobody", "a"]);
     for _ in 0..1_000 {
         assert_eq!(signatures(&cache, "a").await, Some(1));
@@ -104,7 +104,7 @@ async fn many_calls_are_one_read() {
 async fn a_deleted_secret_signs_nothing_after_five_seconds() {
     let secrets = Scripted::new(100);
     secrets.set("a", &[1, 2]);
-    let cache = KeyCache::new(secrets.clone());
+    let cache = SigningKeyCache::new(secrets.clone());
     assert_eq!(signatures(&cache, "a").await, Some(2));
     secrets.set("a", &[2]);
     // An idle tenant: nobody has asked since, and the old keys are not used once more.
@@ -117,7 +117,7 @@ async fn a_deleted_secret_signs_nothing_after_five_seconds() {
 async fn a_busy_tenant_does_not_wait_for_a_read() {
     let secrets = Scripted::new(1);
     secrets.set("a", &[1]);
-    let cache = KeyCache::new(secrets.clone());
+    let cache = SigningKeyCache::new(secrets.clone());
     assert_eq!(signatures(&cache, "a").await, Some(1));
     secrets.set("a", &[1, 2]);
     tokio::time::advance(FRESH_FOR).await;
@@ -134,7 +134,7 @@ async fn a_busy_tenant_does_not_wait_for_a_read() {
 async fn old_keys_are_not_used_while_the_store_is_away() {
     let secrets = Scripted::new(1);
     secrets.set("a", &[1]);
-    let cache = KeyCache::new(secrets.clone());
+    let cache = SigningKeyCache::new(secrets.clone());
     assert_eq!(signatures(&cache, "a").await, Some(1));
     tokio::time::advance(USED_FOR).await;
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -149,7 +149,7 @@ async fn a_failed_read_is_tried_again() {
     let secrets = Scripted::new(100);
     secrets.set("a", &[1]);
     secrets.errors.lock().extend([StoreError::Overloaded, StoreError::Corrupt("a row".to_owned())]);
-    let cache = KeyCache::new(secrets.clone());
+    let cache = SigningKeyCache::new(secrets.clone());
     assert_eq!(signatures(&cache, "a").await, Some(1));
     assert_eq!(secrets.reads(), 3);
 }
@@ -157,7 +157,7 @@ async fn a_failed_read_is_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn the_table_of_keys_is_bounded() {
     let secrets = Scripted::new(1_000);
-    let cache = KeyCache::new(secrets.clone());
+    let cache = SigningKeyCache::new(secrets.clone());
     for round in 0..5 {
         let names: Vec<String> = (0..KEPT_MAX / 2).map(|number| format!("{round}-{number}")).collect();
         cache.prepare(names.iter().map(String::as_str));
