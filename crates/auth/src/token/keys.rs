@@ -119,7 +119,9 @@ impl VerificationKey {
 
 impl fmt::Debug for VerificationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerificationKey").field("name", &self.name).field("algorithm", &self.algorithm).finish()
+        // Not its material, which may be a secret.
+        let Self { name, algorithm, material: _ } = self;
+        f.debug_struct("VerificationKey").field("name", name).field("algorithm", algorithm).finish_non_exhaustive()
     }
 }
 
