@@ -288,5 +288,5 @@ fn unclassified() -> Problem {
 /// The address of the peer. Tests without a connection have none.
 fn peer_address(request: &Request) -> IpAddr {
     let peer = request.extensions().get::<Peer>();
-    peer.map(Peer::address).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Peer::address)
 }

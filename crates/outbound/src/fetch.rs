@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::Uri;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -53,7 +53,7 @@ impl Fetcher {
                 return Err(FetchError::Status(answer.status().as_u16()));
             }
             let body = Limited::new(answer.into_body(), bytes_max).collect().await;
-            body.map(|body| body.to_bytes()).map_err(|_| FetchError::Body)
+            body.map(Collected::to_bytes).map_err(|_| FetchError::Body)
         };
         timeout(self.within, fetched).await.map_err(|_| FetchError::Timeout)?
     }

@@ -18,7 +18,7 @@ use super::published_keys::PublishedKeys;
 use crate::extract::Tenant;
 
 /// How long a verified token is believed without another look.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const REMEMBERED: Duration = Duration::from_mins(1);
 /// How many tokens are remembered in a generation; there are two.
 const GENERATION: usize = 10_000;
 

@@ -169,7 +169,7 @@ mod tests {
         *issuer.document.lock() = None;
         tokio::time::advance(FRESH).await;
         assert!(keys.get().await.is_some(), "while they are fetched anew");
-        tokio::time::advance(KEPT - FRESH).await;
+        tokio::time::advance(KEPT).await;
         assert!(keys.get().await.is_none());
         *issuer.document.lock() = Some(SET);
         tokio::time::advance(RETRY).await;

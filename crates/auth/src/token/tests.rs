@@ -200,7 +200,7 @@ fn odd_headers_are_refused() {
         r#"{"alg":["EdDSA"]}"#,
         r#"{"alg":"eddsa"}"#,
         r#"{"alg":"EdDSA "}"#,
-        r#"{}"#,
+        "{}",
         r#"{"alg":"EdDSA","alg":"EdDSA"}"#,
         r#"{"alg":"EdDSA","crit":["exp"]}"#,
         r#"{"alg":"EdDSA","crit":[]}"#,

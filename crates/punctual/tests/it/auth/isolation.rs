@@ -87,11 +87,10 @@ impl Theirs {
             ("POST", path) if ["/complete", "/heartbeat", "/release"].iter().any(|end| path.ends_with(end)) => {
                 json!({ "token": token })
             }
-            ("POST", "/v1/schedules") => schedule,
+            ("POST", "/v1/schedules" | "/v1/schedules/preview") => schedule,
             ("PUT", "/v1/schedules/by-name/{name}") => {
                 json!({"cron": "0 4 * * *", "task": {"type": "t"}})
             }
-            ("POST", "/v1/schedules/preview") => schedule,
             ("POST", path) if path.ends_with("/backfill") => {
                 json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z"})
             }
