@@ -7,11 +7,11 @@
 
 pub mod api_key;
 mod checksum;
+pub mod jwt;
 pub mod permission;
 pub mod principal;
 pub mod scope;
 pub mod signature;
-pub mod token;
 
 pub use api_key::{IssuedKey, NewKey, PresentedKey, SecretText};
 pub use permission::Permission;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use punctual_auth::Principal;
-use punctual_auth::token::{self, ClaimMapping, ClaimRules, Claims, KeySet, TokenFault};
+use punctual_auth::jwt::{self, ClaimMapping, ClaimRules, Claims, KeySet, TokenFault};
 use punctual_core::time::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
@@ -90,7 +90,7 @@ impl BearerTokens {
     }
 
     async fn verify(&self, text: &str, now: i64) -> Result<Claims, BearerFault> {
-        let by = |keys: &KeySet| token::verify(text, keys, &self.rules, now);
+        let by = |keys: &KeySet| jwt::verify(text, keys, &self.rules, now);
         let refused = |fault: TokenFault| {
             tracing::debug!(%fault, "a token is refused");
             BearerFault::Refused

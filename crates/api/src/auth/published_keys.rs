@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use punctual_auth::token::{Algorithm, KeySet};
+use punctual_auth::jwt::{Algorithm, KeySet};
 use tokio::time::Instant;
 
 /// Keys younger than this are used as they are.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Uri;
-use punctual_auth::token::{Algorithm, ClaimMapping, ClaimRules};
+use punctual_auth::jwt::{Algorithm, ClaimMapping, ClaimRules};
 use punctual_core::networks::{AllowedNetworks, Network};
 use punctual_core::tenants::AccessRole;
 

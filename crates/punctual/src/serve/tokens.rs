@@ -8,7 +8,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use hyper::Uri;
 use punctual_api::auth::{BearerTokens, FetchKeys, PublishedKeys, TokenKeys};
-use punctual_auth::token::{Algorithm, KEY_SET_BYTES, KeySet};
+use punctual_auth::jwt::{Algorithm, KEY_SET_BYTES, KeySet};
 use punctual_outbound::{Fetcher, Lookups, NetworkGuard};
 
 use crate::config::{TokenKeySource, TokenSettings};

@@ -1,4 +1,4 @@
-//! Bearer tokens that another system issues: JSON Web Tokens (RFC 7519), read as RFC 8725 asks.
+//! Bearer tokens, which another system issues: JSON Web Tokens (RFC 7519), read as RFC 8725 asks.
 //!
 //! Invariants: a key verifies tokens of one algorithm only, whatever a token's header says. Nothing
 //! in a header is followed: no URL, no key, no extension. Every claim that decides something must
