@@ -3,8 +3,8 @@
 //! Failures are counted by the peer's network and the key that was claimed, and by the network
 //! alone. Beyond a number of them in a minute the answer is 429 instead of 401, and an id that is
 //! not in memory is not looked up, nor is a token verified that was not verified before. A valid
-//! credential that is remembered is never throttled: others behind the same proxy must not be locked
-//! out, and 256 random bits cannot be guessed.
+//! credential that is remembered is never throttled: others behind the same proxy must not be
+//! locked out, and 256 random bits cannot be guessed.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

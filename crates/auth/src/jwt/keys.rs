@@ -58,8 +58,8 @@ enum Material {
 
 impl KeySet {
     /// The keys of a set that are for one of the `accepted` algorithms. Others are left out, and so
-    /// are keys that cannot be read: the issuer may have them for other services. A shared secret is
-    /// never taken from a set.
+    /// are keys that cannot be read: the issuer may have them for other services. A shared secret
+    /// is never taken from a set.
     pub fn from_jwks(text: &[u8], accepted: &[Algorithm]) -> Result<Self, KeySetFault> {
         if text.len() > KEY_SET_BYTES {
             return Err(KeySetFault::TooLarge);

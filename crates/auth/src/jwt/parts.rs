@@ -58,7 +58,7 @@ fn decode(part: &str) -> Result<Vec<u8>, TokenFault> {
     BASE64_URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenFault::Malformed("a part is not base64url"))
 }
 
-/// A part that is a JSON object. Two members of one name are refused: others may read the other one.
+/// A part that is a JSON object. Two members of one name are refused: others may read the other.
 fn object(part: &str) -> Result<Map<String, Value>, TokenFault> {
     let refused = TokenFault::Malformed("a part is not a JSON object");
     let text = String::from_utf8(decode(part)?).map_err(|_| refused)?;
