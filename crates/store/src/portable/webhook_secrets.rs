@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use punctual_core::ids::WebhookSecretId;
 use punctual_core::webhook_secrets::{LIVE_MAX, LiveSecret, SecretCreation, SigningSecret};
 
+use uuid::Uuid;
+
 use super::lists::Names;
 use super::{Connection, Corrupt, Parameter, PortableSql, Row};
 use crate::columns::count_column;
@@ -56,7 +58,10 @@ async fn read<C: Connection>(
         };
         Ok((live, row.get(4)?))
     };
-    Ok(rows.iter().map(live).collect::<Result<_, Corrupt>>()?)
+    let mut read: Vec<(LiveSecret, bool)> = rows.iter().map(live).collect::<Result<_, Corrupt>>()?;
+    // There are two at most.
+    read.sort_by_key(|(live, _)| (live.created_at, live.id.uuid()));
+    Ok(read)
 }
 
 /// Deletes a secret of a tenant. Returns whether it lived.
@@ -74,8 +79,12 @@ pub(crate) async fn keys<C: Connection>(
     tenants: &[String],
 ) -> Result<HashMap<String, Vec<SigningSecret>>, C::Fault> {
     let rows = connection.query(PortableSql::WebhookSecretKeys, &[&Names(tenants)]).await?;
+    let mut rows: Vec<(&C::Row, i64, Uuid)> =
+        rows.iter().map(|row| Ok((row, row.get(2)?, row.get(3)?))).collect::<Result<_, Corrupt>>()?;
+    // The oldest first, as they are listed.
+    rows.sort_by_key(|(_, created_at, id)| (*created_at, *id));
     let mut keys: HashMap<String, Vec<SigningSecret>> = HashMap::new();
-    for row in &rows {
+    for (row, ..) in rows {
         let secret = SigningSecret::from_bytes(row.get(1)?);
         keys.entry(row.get(0)?).or_default().push(secret);
     }

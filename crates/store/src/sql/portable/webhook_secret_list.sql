@@ -1,2 +1,2 @@
 SELECT id, tenant, created_at, last_digits, secret = $2 FROM webhook_secrets
-WHERE tenant = $1 ORDER BY created_at, id
+WHERE tenant = $1

@@ -1,2 +1,2 @@
-SELECT tenant, secret FROM webhook_secrets
-WHERE tenant = ANY ($1) ORDER BY created_at, id
+SELECT tenant, secret, created_at, id FROM webhook_secrets
+WHERE tenant = ANY ($1)

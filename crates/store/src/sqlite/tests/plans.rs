@@ -109,6 +109,8 @@ const MAY_SCAN: &[Sql] = &[
     Sql::BreakerCountsPrune,
     Sql::BreakerCountsSum,
     Sql::BucketList,
+    // It asks once in the life of a store whether there is an administrator.
+    Sql::KeyInsertFirst,
     Sql::LeaseFreeAll,
     Sql::CountsList,
     Sql::ListLiveNewest,
