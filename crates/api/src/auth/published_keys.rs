@@ -66,8 +66,11 @@ impl PublishedKeys {
 
     /// The keys after a fetch, for a token whose key is not among them: it may be new. If one was
     /// just made, they are as they were.
-    pub async fn newer(&self) -> Option<Arc<KeySet>> {
-        self.renew().await;
+    pub async fn newer(self: &Arc<Self>) -> Option<Arc<KeySet>> {
+        let these = Arc::clone(self);
+        // By a task of its own: a caller that leaves must not take the fetch with it, or callers that
+        // leave at once could keep all others from the keys.
+        tokio::spawn(async move { these.renew().await }).await.ok();
         self.kept().map(|(keys, _)| keys)
     }
 
@@ -160,6 +163,16 @@ mod tests {
         tokio::time::advance(RETRY).await;
         assert!(keys.newer().await.is_some());
         assert_eq!(asked(&issuer), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_leaves_does_not_take_the_fetch_along() {
+        let (issuer, keys) = keys(Some(SET));
+        // It is polled once: the fetch has begun and not ended.
+        let left = tokio::time::timeout(Duration::ZERO, keys.get()).await;
+        assert!(left.is_err());
+        assert!(keys.get().await.is_some());
+        assert_eq!(asked(&issuer), 1);
     }
 
     #[tokio::test(start_paused = true)]

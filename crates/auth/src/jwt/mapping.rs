@@ -8,6 +8,7 @@ use punctual_core::time::Timestamp;
 
 use super::Claims;
 use crate::principal::Principal;
+use crate::scope::{self, PATTERNS_MAX};
 
 /// Which claims decide what. A claim is named by its path ([`Claims::words`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,8 +35,8 @@ pub enum MappingFault {
     /// None of its roles is one here.
     #[error("its claim of roles has none that is known here")]
     Role,
-    /// A claim that limits it has no pattern: then it reaches nothing.
-    #[error("its claim of types or queues has no pattern")]
+    /// A claim that limits it has no pattern, or too many, or its role cannot be limited so.
+    #[error("its claims of types and queues are no scope for its role")]
     Scope,
 }
 
@@ -49,11 +50,18 @@ impl ClaimMapping {
         };
         let roles = claims.words(&self.role).into_iter().filter_map(|word| self.role_of(word));
         let role = roles.max().ok_or(MappingFault::Role)?;
-        let scope = KeyScope {
-            types: patterns(claims, self.types.as_deref())?,
-            queues: patterns(claims, self.queues.as_deref())?,
-            payloads: true,
+        let scope = match role {
+            // It may do everything, so no claim limits it.
+            AccessRole::Admin => KeyScope::default(),
+            _ => KeyScope {
+                types: patterns(claims, self.types.as_deref())?,
+                queues: patterns(claims, self.queues.as_deref())?,
+                payloads: true,
+            },
         };
+        if !scope::faults(role, &scope).is_empty() {
+            return Err(MappingFault::Scope);
+        }
         let expires_at = Some(Timestamp::from_millis(claims.expires_at.saturating_mul(1_000)));
         Ok(Principal { name: claims.subject.clone(), tenant, role, key_id: None, scope, expires_at })
     }
@@ -70,5 +78,5 @@ fn patterns(claims: &Claims, path: Option<&str>) -> Result<Vec<NamePattern>, Map
     let Some(path) = path else { return Ok(Vec::new()) };
     let patterns: Vec<NamePattern> =
         claims.words(path).into_iter().filter(|word| !word.is_empty()).map(NamePattern::from).collect();
-    if patterns.is_empty() { Err(MappingFault::Scope) } else { Ok(patterns) }
+    if patterns.is_empty() || patterns.len() > PATTERNS_MAX { Err(MappingFault::Scope) } else { Ok(patterns) }
 }

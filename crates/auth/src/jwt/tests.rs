@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use punctual_core::tenants::AccessRole;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
@@ -336,4 +337,35 @@ fn key_sets_are_read_as_far_as_they_can_be_used() {
     let two = key_set(&[Signer::ed().published("a"), second.published("b")], &[Algorithm::EdDsa]);
     let unnamed = second.token(&json!({"alg": "EdDSA"}), &claims());
     assert_eq!(refused(&unnamed, &two), TokenFault::UnknownKey, "a token has to say which of two keys signed it");
+}
+
+/// The bearer of a token with these claims beside the usual ones.
+fn bearer(mapping: &ClaimMapping, more: &[(&str, Value)]) -> Result<crate::Principal, MappingFault> {
+    let signer = Signer::ed();
+    let keys = key_set(&[signer.published("k1")], &[Algorithm::EdDsa]);
+    let claims = more.iter().fold(claims(), |claims, (name, value)| with(claims, name, value.clone()));
+    let token = signer.token(&json!({"alg": "EdDSA"}), &claims);
+    mapping.principal(&verify(&token, &keys, &rules(), NOW).unwrap(), |name| !name.contains(' '))
+}
+
+#[test]
+fn a_scope_from_claims_fits_its_role() {
+    let mapping = ClaimMapping {
+        tenant: "tenant".to_owned(),
+        role: "role".to_owned(),
+        roles: [("root".to_owned(), AccessRole::Admin)].into(),
+        types: Some("types".to_owned()),
+        queues: Some("queues".to_owned()),
+    };
+    let both = |role: &str| {
+        let (tenant, pattern) = (("tenant", json!("acme")), json!(["a*"]));
+        bearer(&mapping, &[tenant, ("role", json!(role)), ("types", pattern.clone()), ("queues", pattern)])
+    };
+    assert_eq!(both("viewer").unwrap().scope.queues.len(), 1);
+    assert_eq!(both("worker").unwrap_err(), MappingFault::Scope, "it leases by either");
+    assert_eq!(both("root").unwrap().scope, punctual_core::tenants::KeyScope::default(), "nothing limits an admin");
+    assert_eq!(both("admin").unwrap_err(), MappingFault::Role);
+    let many: Vec<String> = (0..=crate::scope::PATTERNS_MAX).map(|number| number.to_string()).collect();
+    let too_many = bearer(&mapping, &[("tenant", json!("acme")), ("types", json!(["a"])), ("queues", json!(many))]);
+    assert_eq!(too_many.unwrap_err(), MappingFault::Scope);
 }
