@@ -56,7 +56,7 @@ pub struct AuthConfig {
     pub signed_requests: bool,
     /// Whether the metrics need no credential.
     pub public_metrics: bool,
-    /// For whom the certificates of callers stand.
+    /// Which certificates act as which tenant and role.
     pub certificates: Vec<CertificateRule>,
 }
 

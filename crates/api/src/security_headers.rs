@@ -1,4 +1,4 @@
-//! The headers that tell browsers and caches what they may do with an answer.
+//! The security headers of every answer, for browsers and caches.
 //!
 //! [`crate::middleware`] adds them to the answers of the routes, and [`crate::server`] to those
 //! that it makes itself. The page at `/` has a policy of its own beside them ([`crate::overview`]).

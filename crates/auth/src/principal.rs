@@ -27,7 +27,7 @@ impl Principal {
     /// The tenant of a caller that names none, while authentication is off.
     pub const DEFAULT_TENANT: &str = "default";
 
-    /// Whoever can connect, while authentication is off: it may do everything.
+    /// Every caller while authentication is off: it may do everything.
     pub fn anyone() -> Self {
         Self {
             name: "anyone".to_owned(),

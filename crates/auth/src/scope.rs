@@ -16,7 +16,7 @@ pub enum Narrowed {
     All,
     /// The names that this pattern matches.
     To(NamePattern),
-    /// Several patterns: whoever reads has to look at each item.
+    /// Several patterns: the reader has to check each item.
     ToSeveral,
     /// No name.
     ToNothing,

@@ -134,7 +134,7 @@ pub async fn a_deleted_secret_is_gone(factory: &dyn StoreFactory) {
     assert_eq!(list(&fixture, TENANT).await, [second, third]);
 }
 
-/// Whoever has an id of another tenant can do nothing with it.
+/// With an id of another tenant nothing can be done.
 pub async fn secrets_of_tenants_are_apart(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let own = created(&fixture, TENANT, 1).await;

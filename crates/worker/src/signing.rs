@@ -129,7 +129,7 @@ impl SharedKeys {
                     if failures == 1 {
                         tracing::warn!(error = %error, "cannot read the secrets of webhooks; their tenants' webhooks wait");
                     }
-                    // Whoever waits has subscribed, and looks no more before the next read.
+                    // Waiting calls have subscribed, and look again after the next read.
                     if self.reads.receiver_count() > 0 {
                         self.state.lock().wanted.extend(tenants);
                     }
@@ -144,7 +144,7 @@ impl SharedKeys {
         let mut state = self.state.lock();
         let tenants: Vec<String> = state.wanted.iter().take(READ_MAX).cloned().collect();
         if tenants.is_empty() {
-            // Whoever wants something from now on starts another.
+            // The next call that wants something starts another.
             state.reader = None;
             return None;
         }
@@ -165,8 +165,8 @@ impl KeyCacheState {
             self.known.clear();
         }
         for (keys, tenant) in read {
-            // Whoever has wanted it since the read began is served. If it is too old already, the
-            // next look wants it again.
+            // All that have wanted it since the read began are served. If it is too old already,
+            // the next look wants it again.
             self.wanted.remove(&tenant);
             self.known.insert(tenant, KnownKeys { keys: Arc::new(keys), read_at });
         }

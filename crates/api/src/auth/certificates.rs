@@ -1,8 +1,8 @@
 //! Callers that show a certificate when they connect.
 //!
-//! The settings say which certificates stand for whom. A certificate was verified with the
-//! connection, so its names can be believed; one that no rule names stands for nobody. A credential
-//! in the request itself goes first: a proxy may have a certificate of its own.
+//! The settings map certificates to tenants and roles. A certificate was verified with the
+//! connection, so its names can be trusted. A certificate without a rule is no credential. A
+//! credential in the request itself goes first: a proxy may have a certificate of its own.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum CertificateName {
     Fingerprint(String),
 }
 
-/// For whom a certificate stands.
+/// The tenant and the role of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRule {
     name: CertificateName,
@@ -76,7 +76,7 @@ impl CertificateRule {
     }
 }
 
-/// The caller that a certificate stands for: the first rule that names it says so.
+/// The caller with this certificate, by the first rule that names it.
 pub(super) fn principal(rules: &[CertificateRule], certificate: &ClientCertificate) -> Option<Arc<Principal>> {
     rules.iter().find(|rule| rule.names(certificate)).map(|rule| Arc::clone(&rule.principal))
 }

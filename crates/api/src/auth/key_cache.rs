@@ -1,4 +1,4 @@
-//! The API keys that this node has seen, so that a request seldom asks the store.
+//! A cache of API keys, so that few requests ask the store.
 //!
 //! A key is used as it was read for [`FRESH`]. After that it is still used, and read again beside
 //! the request; after [`OLDEST`] it is not used any more, and requests wait for the read. So a
@@ -51,7 +51,7 @@ pub(super) struct KeyCache {
 #[derive(Default)]
 struct KeyEntries {
     read: HashMap<KeyId, ReadKey>,
-    /// The reads that are under way. Whoever holds the mutex reads; the others wait for it.
+    /// The reads that are under way. The request that holds the mutex reads; the others wait.
     under_way: HashMap<KeyId, Arc<AsyncMutex<()>>>,
     strangers: usize,
 }

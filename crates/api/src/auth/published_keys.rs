@@ -68,8 +68,8 @@ impl PublishedKeys {
     /// just made, they are as they were.
     pub async fn newer(self: &Arc<Self>) -> Option<Arc<KeySet>> {
         let these = Arc::clone(self);
-        // By a task of its own: a caller that leaves must not take the fetch with it, or callers that
-        // leave at once could keep all others from the keys.
+        // In a task of its own: a caller that leaves must not take the fetch with it, or callers
+        // that leave at once could keep all others from the keys.
         tokio::spawn(async move { these.renew().await }).await.ok();
         self.kept().map(|(keys, _)| keys)
     }
@@ -181,7 +181,7 @@ mod tests {
         assert!(keys.get().await.is_some());
         *issuer.document.lock() = None;
         tokio::time::advance(FRESH).await;
-        assert!(keys.get().await.is_some(), "while they are fetched anew");
+        assert!(keys.get().await.is_some(), "while they are fetched again");
         tokio::time::advance(KEPT).await;
         assert!(keys.get().await.is_none());
         *issuer.document.lock() = Some(SET);

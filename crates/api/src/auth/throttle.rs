@@ -76,7 +76,7 @@ fn count(
 }
 
 /// Forgets what is over; if there is nothing, the counts of keys, and then everything. A flood of
-/// networks is then counted anew, which is no worse than one from networks that were never seen.
+/// networks is then counted from zero, which is no worse than one from networks that are new.
 fn make_room(counts: &mut HashMap<(IpAddr, Option<KeyId>), FailureCount>) {
     counts.retain(|_, count| count.left().is_some());
     if counts.len() >= COUNTS_KEPT {

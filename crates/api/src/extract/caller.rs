@@ -113,7 +113,7 @@ impl Caller {
     }
 
     /// A filter that matches nothing that the caller does not reach; none if nothing is left. With
-    /// several patterns that is more than a filter can say: then whoever reads leaves out what the
+    /// several patterns that is more than a filter can say: then the reader leaves out what the
     /// caller does not reach, see [`Caller::reaches`].
     pub fn narrow(&self, filter: Filter) -> Option<Filter> {
         let narrow = |wanted, allowed: &[_]| match scope::narrowed(wanted, allowed) {

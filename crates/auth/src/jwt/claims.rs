@@ -12,7 +12,7 @@ const SUBJECT_BYTES: usize = 255;
 pub struct ClaimRules {
     /// Who must have issued it.
     pub issuer: String,
-    /// For whom it must be.
+    /// The service that it must be for.
     pub audience: String,
     /// How far clocks may differ, in seconds.
     pub leeway: i64,

@@ -1,7 +1,7 @@
 //! `punctual init`: makes the first admin key in a store, and prints it. It is kept nowhere else.
 //!
-//! It works on the store itself, as whoever can write there may do everything anyway. With
-//! PostgreSQL a server may run meanwhile; the embedded store belongs to one process at a time.
+//! It works on the store itself, since a process that can write there may do everything anyway.
+//! With PostgreSQL a server may run meanwhile; the embedded store belongs to one process at a time.
 
 use std::io::Write;
 

@@ -28,7 +28,7 @@ pub struct AuthSettings {
     pub enabled: bool,
     pub signed_requests: bool,
     pub public_metrics: bool,
-    /// For whom the certificates of callers stand.
+    /// Which certificates act as which tenant and role.
     pub certificates: Vec<CertificateRule>,
 }
 

@@ -174,7 +174,7 @@ async fn revoke_key(request: KeyRequest) -> Result<Response, Problem> {
 /// Rotates an API key.
 ///
 /// Makes a new key with the same name, role and patterns, which does not end. Both are valid until
-/// the old one ends: give the new one to whoever uses the old one until then.
+/// the old one ends: give the new one to the users of the old one until then.
 #[utoipa::path(
     post, path = "/v1/admin/tenants/{tenant}/keys/{key_id}/rotate", tag = "admin", operation_id = "rotate_key",
     params(ApiKeyPath),
